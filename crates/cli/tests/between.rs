@@ -100,14 +100,22 @@ fn words_and_blocks_have_bare_sockets_beside_them() {
 
 #[test]
 fn meetings_and_starts_have_limits() {
-    let rows =
-        rows(&["far_barrier.1", "far_all_reduce", "far_broadcast", "startup", "near_barrier"]);
+    let rows = rows(&[
+        "far_barrier.1",
+        "far_all_reduce",
+        "far_broadcast",
+        "far_multicast",
+        "startup",
+        "near_barrier",
+    ]);
     let all = [
         "far_barrier.1",
         "far_all_reduce.1",
         "far_all_reduce.2",
         "far_broadcast.1.65536",
         "far_broadcast.2.65536",
+        "far_multicast.1.65536",
+        "far_multicast.2.65536",
         "far_startup.1",
         "near_barrier.2",
     ];

@@ -271,6 +271,7 @@ fn kills_at_any_moment_tear_no_block() {
         "MEMONET_FABRIC=far:delay_us=30,reorder=1",
         "MEMONET_MULTICAST=tree",
         "MEMONET_MULTICAST=udp:239.77.0.9:17900@127.0.0.1",
+        "MEMONET_MULTICAST=hosts --env MEMONET_FABRIC=tcp:nodes=2",
     ];
     let (mut random, pe) = (Random(44), pe());
     let (mut complete, mut killed) = (0, [0; 2]);
@@ -278,7 +279,7 @@ fn kills_at_any_moment_tear_no_block() {
         let (way, survive) = (ways[round % ways.len()], ["", "survive"][round / ways.len() % 2]);
         let ended = kill_one(
             4,
-            &["--env", way],
+            &["--env"].into_iter().chain(way.split(' ')).collect::<Vec<_>>(),
             &[&pe, "publish", survive],
             Duration::from_millis(40),
             &mut random,

@@ -46,7 +46,7 @@ fn values_that_cannot_be_are_refused_with_those_that_can() {
         ("MEMONET_BARRIER", "centrl", "everyone (up to 8 PEs), central, tree or dissemination"),
         ("MEMONET_COLLECTIVES", "fast", "line, eager, direct, multicast or nodes"),
         // Of what the program never uses, too.
-        ("MEMONET_MULTICAST", "tre", "near, tree, network or udp:"),
+        ("MEMONET_MULTICAST", "tre", "near, tree, network, hosts or udp:"),
         ("MEMONET_FABRIC", "near", "far"),
         ("MEMONET_SEGMENT_SIZE", "lots", "such as 512M"),
     ] {

@@ -253,6 +253,10 @@ mod tests {
             Record::one_node(2, 2)
         }
 
+        fn host_addresses(&self) -> Vec<std::net::SocketAddrV4> {
+            Vec::new()
+        }
+
         fn connect(&self, _: u32) -> Result<()> {
             Ok(())
         }

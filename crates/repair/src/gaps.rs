@@ -1,5 +1,5 @@
 //! The gaps of a reader: a short, sorted list of missing ranges below the highest position that the
-//! reader knows of.
+//! reader knows of. A caller that repairs by other means than this protocol may use it alone.
 
 use crate::config::Nanos;
 use crate::wire::Refused;
@@ -10,33 +10,43 @@ pub const MAX_GAPS: usize = 64;
 
 /// A missing range, and the time of the next NAK for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Gap {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) due: Nanos,
+pub struct Gap {
+    /// The first missing byte.
+    pub start: u64,
+    /// The byte after the last missing one.
+    pub end: u64,
+    /// The time to ask for it.
+    pub due: Nanos,
     /// The number of NAKs sent for it.
     pub(crate) asked: u32,
 }
 
 /// The gaps: sorted, disjoint, not empty, and below `highest`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Gaps {
+pub struct Gaps {
     list: Vec<Gap>,
     highest: u64,
 }
 
+impl Default for Gaps {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Gaps {
-    pub(crate) fn new() -> Self {
+    /// Nothing has arrived.
+    pub fn new() -> Self {
         Gaps { list: Vec::with_capacity(MAX_GAPS + 1), highest: 0 }
     }
 
     /// The start of the first gap: all bytes below it have arrived.
-    pub(crate) fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.list.first().map_or(self.highest, |gap| gap.start)
     }
 
     /// The end of the log, as far as the reader knows.
-    pub(crate) fn highest(&self) -> u64 {
+    pub fn highest(&self) -> u64 {
         self.highest
     }
 
@@ -46,7 +56,8 @@ impl Gaps {
         2 * self.highest - missing
     }
 
-    pub(crate) fn list(&mut self) -> &mut [Gap] {
+    /// The gaps, ascending.
+    pub fn list(&mut self) -> &mut [Gap] {
         &mut self.list
     }
 
@@ -54,8 +65,11 @@ impl Gaps {
         self.list.iter().map(|gap| gap.due).min().unwrap_or(Nanos::MAX)
     }
 
-    /// Notes that the log goes up to `highest`.
-    pub(crate) fn know(&mut self, highest: u64, due: Nanos) -> Result<(), Refused> {
+    /// Notes that the log goes up to `highest`. A new gap is due at `due`.
+    ///
+    /// # Errors
+    /// [`Refused::Scattered`]; then nothing has changed.
+    pub fn know(&mut self, highest: u64, due: Nanos) -> Result<(), Refused> {
         if highest <= self.highest {
             return Ok(());
         }
@@ -78,8 +92,11 @@ impl Gaps {
     }
 
     /// Closes gaps between `start` and `end`, whose bytes have arrived. It calls `keep` with each
-    /// range that was missing.
-    pub(crate) fn fill(
+    /// range that was missing. A new gap is due at `due`.
+    ///
+    /// # Errors
+    /// [`Refused::Scattered`]; then nothing has changed.
+    pub fn fill(
         &mut self,
         start: u64,
         end: u64,

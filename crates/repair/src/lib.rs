@@ -87,7 +87,7 @@ mod writer;
 
 pub use caller::{Log, Outgoing, Store, To};
 pub use config::{Config, Nanos, Timing};
-pub use gaps::MAX_GAPS;
+pub use gaps::{Gap, Gaps, MAX_GAPS};
 pub use reader::Reader;
 pub use wire::Refused;
 pub use writer::Writer;

@@ -2,11 +2,15 @@
 
 use memonet_core::unstable::fabric::Record;
 use rustix::fd::{BorrowedFd, OwnedFd};
+use std::net::SocketAddrV4;
 
 /// Gives a PE its sockets to other PEs.
 pub trait Broker: Send + Sync {
     /// What every PE knows alike of the job's nodes and of what lies between them.
     fn record(&self) -> Record;
+
+    /// The addresses at which other hosts reach this one, with the port that is open there.
+    fn host_addresses(&self) -> Vec<SocketAddrV4>;
 
     /// Asks for a stream to `pe`. The answer comes by [`next`](Self::next). Returns at once.
     ///

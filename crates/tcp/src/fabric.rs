@@ -16,6 +16,7 @@ use memonet_core::unstable::fabric::{
 use memonet_core::unstable::shm::{self, AtomicOp};
 use memonet_core::{Access, Cause, Error, Result};
 use rustix::fd::BorrowedFd;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -572,6 +573,10 @@ impl Fabric for Tcp {
 
     fn take_part(&self, to_successor: bool) -> Result<()> {
         self.lock().broker().take_part(to_successor)
+    }
+
+    fn host_addresses(&self) -> Vec<SocketAddrV4> {
+        self.lock().broker().host_addresses()
     }
 
     fn record(&self) -> Record {

@@ -25,6 +25,10 @@ struct Single {
 }
 
 impl Broker for Single {
+    fn host_addresses(&self) -> Vec<std::net::SocketAddrV4> {
+        Vec::new()
+    }
+
     fn record(&self) -> Record {
         Record::nodes(&[0, 1, 2], &[1, 1, 1])
     }

@@ -17,6 +17,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use std::collections::VecDeque;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -116,6 +117,10 @@ impl Broker for Clerk {
     fn record(&self) -> Record {
         let npes = self.exchange.queues.len();
         Record::nodes(&(0..npes as u32).collect::<Vec<_>>(), &vec![1; npes])
+    }
+
+    fn host_addresses(&self) -> Vec<SocketAddrV4> {
+        Vec::new()
     }
 
     fn connect(&self, pe: u32) -> Result<()> {

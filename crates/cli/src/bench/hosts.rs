@@ -5,10 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::catalog;
 use super::part::Part;
 use super::row::{Effort, Ground, Row};
-use super::spec::Setting;
 use super::stats::{LIBRARY, Record};
 use crate::run::{self, Chosen};
 
@@ -42,19 +40,28 @@ impl Hosts {
         Ok(command)
     }
 
-    /// Measures rows of one specification with one job on all hosts.
-    pub fn measure(&self, rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
-        self.measure_on(self.names.len(), rows, effort)
+    /// Measures rows of one specification with one job on all hosts, which has this variable, name
+    /// and value.
+    pub fn measure(
+        &self,
+        rows: &[Row],
+        effort: Effort,
+        variable: Option<(String, String)>,
+    ) -> Result<Vec<Record>> {
+        self.measure_on(self.names.len(), rows, effort, variable)
     }
 
-    fn measure_on(&self, count: usize, rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
+    fn measure_on(
+        &self,
+        count: usize,
+        rows: &[Row],
+        effort: Effort,
+        variable: Option<(String, String)>,
+    ) -> Result<Vec<Record>> {
         let ground = Ground { hosts: count, interface: self.chosen.interface.clone() };
         let part = Part::PeOnHosts { rows: rows.to_vec(), effort, ground };
         let mut command = self.job(count, rows[0].pes, &part)?;
-        if let Setting::Variable(set) = catalog::spec(&rows[0]).special.setting {
-            let (name, value) = set();
-            command.env(name, value);
-        }
+        command.envs(variable);
         let output = command.stderr(Stdio::piped()).output();
         let output = output.context("cannot start memonet run")?;
         std::io::stderr().write_all(&output.stderr)?;
@@ -78,7 +85,7 @@ impl Hosts {
             }
             for (series, count) in turns {
                 let once = Effort { rounds: 1, ..effort };
-                let of_job = self.measure_on(count, rows, once)?;
+                let of_job = self.measure_on(count, rows, once, None)?;
                 let here = |record| Record { series: series.into(), round, ..record };
                 records.extend(of_job.into_iter().map(here));
             }

@@ -54,7 +54,7 @@ use hosts::Hosts;
 use part::Part;
 pub use report::{Machine, Measured};
 use row::Row;
-use spec::Measure;
+use spec::{Measure, Setting};
 use stats::Record;
 
 /// The arguments of `memonet bench`.
@@ -232,7 +232,13 @@ fn measure(rows: &[Row], quick: bool, hosts: Option<&Hosts>) -> Result<Vec<Recor
         Measure::Pes(_) | Measure::Joining { .. } => job::measure(rows, effort),
         Measure::Process(_) => apart::measure(rows, effort),
         Measure::Here(measure) => measure(rows, effort),
-        Measure::PesOnHosts(_) => hosts.context(NEEDS_HOSTS)?.measure(rows, effort),
+        Measure::PesOnHosts(_) => {
+            let variable = match spec.special.setting {
+                Setting::Variable(set) => Some(set()),
+                _ => None,
+            };
+            hosts.context(NEEDS_HOSTS)?.measure(rows, effort, variable)
+        }
         Measure::WithAndWithoutFar(_) => hosts.context(NEEDS_HOSTS)?.measure_near(rows, effort),
         Measure::Hosts(measure) => measure(hosts.context(NEEDS_HOSTS)?, rows, effort),
     }

@@ -2,7 +2,7 @@
 //! [`table`](super::table)'s; numbers of PEs are those of each host.
 
 use super::raw::libfabric;
-use super::rows::{far, far_libfabric, far_meetings, far_startup, near_beside_far};
+use super::rows::{far, far_libfabric, far_meetings, far_multicast, far_startup, near_beside_far};
 use super::spec::Measure::{self, PesOnHosts, WithAndWithoutFar};
 use super::spec::Variants::{self, PesAndSizes, Single, Sizes};
 use super::spec::{PLAIN, Rounds, Setting, Spec, Special};
@@ -191,6 +191,20 @@ pub const SPECS_OF_HOSTS: &[Spec] = &[
         variants: PesAndSizes(&[(1, 64 << 10), (2, 64 << 10)]),
         rounds: Rounds { full: 10, quick: 2 },
         measure: PesOnHosts(far_meetings::broadcast),
+        special: PLAIN,
+    },
+    Spec {
+        name: "far_multicast",
+        unit: "MB/s",
+        better: Higher,
+        osu: "-",
+        what: "bytes of blocks that PE 0 publishes on a multicast channel to all PEs of all hosts, \
+            counted once",
+        limit: "bare UDP datagrams of 1472 bytes to a group, as many as come to another host; \
+            nothing is checked or repaired",
+        variants: PesAndSizes(&[(1, 64 << 10), (2, 64 << 10)]),
+        rounds: Rounds { full: 5, quick: 1 },
+        measure: PesOnHosts(far_multicast::bandwidth),
         special: PLAIN,
     },
     Spec {

@@ -515,7 +515,7 @@ fn report_multicast(report: &mut Report, hosts: &[Host]) {
         false => report.note(
             "multicast",
             &format!("UDP multicast does not pass: {}", silent.join(", ")),
-            "jobs run without it; for MEMONET_MULTICAST=udp:GROUP:PORT, let switches and firewalls pass 239.0.0.0/8 (IGMP snooping needs a querier)",
+            "jobs run without it, and multicast channels go by a tree; for UDP multicast, let switches and firewalls pass 239.0.0.0/8 (IGMP snooping needs a querier)",
         ),
     }
 }

@@ -248,6 +248,36 @@ impl Hosts {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// Has a host treat the multicast datagrams that come to it, or with the hook `output` those
+    /// that it sends, by a rule of `nft`.
+    pub fn treat_groups(&self, host: usize, hook: &str, rule: &str) {
+        let rule = format!("ip daddr 224.0.0.0/4 {rule}");
+        let output = self.filter(self.inits[host - 1], "ip", hook, &rule).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// The bytes that the counters of a host's rules have seen.
+    pub fn counted(&self, host: usize) -> u64 {
+        let rules = must(&mut self.in_network_of(self.inits[host - 1], "nft list ruleset"));
+        let text = String::from_utf8_lossy(&rules.stdout).into_owned();
+        let counts = text.split("bytes ").skip(1).filter_map(|rest| {
+            rest.split_whitespace().next().and_then(|count| count.parse::<u64>().ok())
+        });
+        counts.sum()
+    }
+
+    /// Has a host treat all that it sends by a queueing discipline. False where this kernel has
+    /// none.
+    pub fn queue(&self, host: usize, discipline: &str) -> bool {
+        let words = format!("tc qdisc add dev eth0 root {discipline}");
+        let output = self.in_network_of(self.inits[host - 1], &words).output();
+        let works = output.as_ref().is_ok_and(|output| output.status.success());
+        if !works {
+            skip(&format!("`tc` does not do that here: {output:?}"));
+        }
+        works
+    }
+
     fn filter(&self, init: i32, family: &str, hook: &str, rule: &str) -> std::io::Result<Output> {
         let chain = format!("type filter hook {hook} priority 0\npolicy accept\n{rule}\n");
         let table = format!("table {family} test {{\nchain passed {{\n{chain}}}\n}}\n");

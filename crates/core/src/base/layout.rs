@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -250,7 +250,7 @@ pub struct Turns {
 
 /// What a reader of a multicast channel and the writer of its ring tell each other; a cache line
 /// pair of its own. In the segment of whoever writes the ring, before the ring, one for each
-/// reader.
+/// reader. On a channel between hosts, also what a host's PE and the writer tell each other.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(128))]
 pub struct ReaderLine {
@@ -258,7 +258,11 @@ pub struct ReaderLine {
     pub position: u64,
     /// Not 0: the writer goes on without this reader. Written by the writer.
     pub dropped: u64,
-    _pad: [u64; 14],
+    /// What lies below this has reached the reader's host. Written by the host's PE that receives.
+    pub received: u64,
+    /// Not 0: the probes of the channel have reached that PE. Written by it.
+    pub heard: u64,
+    _pad: [u64; 12],
 }
 
 /// Head of every segment.

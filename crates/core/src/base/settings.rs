@@ -31,9 +31,10 @@ pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
 /// nothing were forced. With any of them, the network makes no collective. All PEs of a job have
 /// the same value.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
-/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or
-/// `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the
-/// interface to use. The same in all PEs of a job, but for that.
+/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, `hosts` for
+/// UDP multicast to one PE of each other host, or `udp:GROUP:PORT` to each PE, with a multicast
+/// address, the first of 256 ports, and perhaps `@ADDRESS` of the interface to use. The same in all
+/// PEs of a job, but for that.
 pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 /// Puts a fabric before all peers.
 pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
@@ -63,7 +64,7 @@ pub const SETTINGS: [Setting; 9] = [
     Setting { name: ENV_SYMMETRIC_LIBS, what: "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so" },
     Setting { name: ENV_BARRIER, what: "the algorithm of barriers: everyone, central, tree or dissemination" },
     Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, eager, direct, multicast or nodes" },
-    Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
+    Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network, hosts or udp:GROUP:PORT" },
     Setting { name: ENV_FABRIC, what: "how PEs reach each other, between hosts or instead of by memory: tcp, ofi, ofi:provider=NAME or, for tests on one machine, far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
     Setting { name: ENV_PORTS, what: "the TCP ports that a job on several hosts may listen on, one a host, such as 40000-40100; unset: any" },
     Setting { name: ENV_INTERFACE, what: "the network interface by which hosts reach each other, or a network such as 10.0.0.0/8, as by --interface; unset: any that is up" },

@@ -58,6 +58,7 @@ use crate::base::error::{Cause, Error, Result};
 use crate::base::shm::AtomicOp;
 pub use crate::endpoint::awaiting::Awaited;
 use rustix::fd::BorrowedFd;
+use std::net::SocketAddrV4;
 use std::ops::Range;
 
 /// An address in the memory of a far PE.
@@ -356,6 +357,13 @@ pub trait Fabric: Send + Sync {
     /// fabric.
     fn datagrams(&self) -> Option<&dyn Datagrams> {
         None
+    }
+
+    /// The addresses of this PE's host at which other hosts reach it, with the port that is open
+    /// there: for datagrams that the library sends by itself. None where the fabric's network is no
+    /// network of IPv4.
+    fn host_addresses(&self) -> Vec<SocketAddrV4> {
+        Vec::new()
     }
 
     /// Which PEs share a node. Every PE gets an equal record. Called once, when the PE joins.

@@ -3,14 +3,15 @@
 use super::datagrams::{
     self, Carrier, Link, Receiving, ReceivingWork, Repeats, Sending, SendingWork,
 };
+use super::hosts::{self, Plan, Side};
 use super::network::{self, Membership};
 use super::position::{PositionLine, Upstream};
 use super::reader::{Reader, Reporting};
 use super::ring::Ring;
-use super::sockets::Sockets;
+use super::sockets::{Group, Sockets};
 use super::tree::{ARITY, Child, Node, Progress, children, parent};
 use super::writer::{Onward, Peer, Writer};
-use super::{Choice, Delivery, End, Multicast};
+use super::{Delivery, End, Forced, Multicast};
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
 use crate::base::settings::ENV_MULTICAST;
@@ -90,6 +91,11 @@ impl MulticastOptions {
         self
     }
 
+    /// Whether no reader may depend on another one.
+    fn is_flat(&self) -> bool {
+        self.drop_slow.is_some() || self.survive
+    }
+
     /// A hash of all that PEs must ask for alike.
     fn digest<T>(&self, writer: usize, readers: &[usize]) -> u64 {
         // It hashes alike in every process of a program.
@@ -102,6 +108,8 @@ impl MulticastOptions {
 /// Offsets of a channel's parts in each segment, and lengths.
 pub(super) struct Places {
     pub(super) lines: u64,
+    /// Lines of this PE's host, on a channel between hosts.
+    pub(super) front: u64,
     pub(super) ring: u64,
     pub(super) bytes: u64,
     pub(super) unit: u64,
@@ -125,14 +133,14 @@ impl Job {
         // Room to align the ring, as windows are aligned to less.
         let slack = if unit > LINE { unit } else { 0 };
         let request = self.check_channel::<T>(writer, readers).and_then(|()| {
-            let choice = numbered(self.choice(writer, readers)?, readers.len())?;
+            let choice = numbered(self.choice(writer, readers, &options)?, readers.len())?;
             let capacity = options.capacity.unwrap_or(match choice {
                 Choice::Near if self.pe.record().is_crowded(writer) => SHARED_CPU_CAPACITY_BYTES,
                 _ => CAPACITY_BYTES,
             });
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
-            let whole =
-                bytes.and_then(|bytes| bytes.checked_add(slack + LINE * readers.len() as u64));
+            let lines = LINE * (readers.len() as u64 + extra_lines(&choice));
+            let whole = bytes.and_then(|bytes| bytes.checked_add(slack + lines));
             let overflow = Error::Overflow { index: capacity, size: 1 };
             let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
             Ok((bytes, whole, choice))
@@ -151,15 +159,23 @@ impl Job {
         };
         let window = self.window_of::<ReaderLine>(terms, lines, WindowOptions::new(), |_| {})?;
         let start = window.inner.heap_offset().expect("not a restricted window");
+        let front = start + LINE * readers.len() as u64;
         let places = Places {
             lines: start,
-            ring: (start + LINE * readers.len() as u64).next_multiple_of(unit),
+            front,
+            ring: (front + LINE * extra_lines(&choice)).next_multiple_of(unit),
             bytes,
             unit,
         };
-        let (delivery, link) = match choice {
-            Choice::Near => (Delivery::Near, None),
-            Choice::Tree => (Delivery::Tree, None),
+        let (delivery, means) = match choice {
+            Choice::Near => (Delivery::Near, Means::Memory),
+            Choice::Tree => (Delivery::Tree, Means::Memory),
+            Choice::Hosts { forced, plan } => {
+                match self.meet_hosts(&plan, writer, readers, &places, forced)? {
+                    Some(side) => (Delivery::Hosts, Means::Hosts(plan, side)),
+                    None => (Delivery::Tree, Means::Memory),
+                }
+            }
             Choice::Network | Choice::Sockets(_) => self.open(&choice, writer, readers, bytes)?,
         };
         let channel = Channel {
@@ -168,27 +184,40 @@ impl Job {
             readers,
             options: &options,
             places,
-            arity: if options.drop_slow.is_some() || options.survive { usize::MAX } else { ARITY },
+            arity: if options.is_flat() { usize::MAX } else { ARITY },
             window: window.inner.clone(),
         };
         let end = match readers.iter().position(|&reader| reader == self.pe()) {
-            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery, link))),
-            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, link))),
+            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery, means))),
+            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, means))),
             None => End::Neither,
         };
         Ok(Multicast { end, delivery, block: Vec::new(), assembled: false, element: PhantomData })
     }
 
     /// Chooses alike at all PEs: from the job's record, and from the fabric's offers to all.
-    fn choice(&self, writer: usize, readers: &[usize]) -> Result<Choice> {
-        let ends = || std::iter::once(writer).chain(readers.iter().copied());
-        let near = self.pe.record().are_near(ends());
-        let readers = readers.len();
-        Ok(match Choice::forced()? {
-            Some(forced @ (Choice::Tree | Choice::Sockets(_))) => forced,
-            Some(Choice::Network) if self.pe.has_far() => Choice::Network,
-            None if readers <= datagrams::MOST_READERS && network::wins(&self.pe, readers) => {
+    fn choice(
+        &self,
+        writer: usize,
+        readers: &[usize],
+        options: &MulticastOptions,
+    ) -> Result<Choice> {
+        let record = self.pe.record();
+        let near = record.are_near(std::iter::once(writer).chain(readers.iter().copied()));
+        let plan = Plan::new(record, writer, readers);
+        let count = readers.len();
+        // Where a reader may be dropped or die, no other reader may depend on it.
+        let between_hosts = !options.is_flat() && !plan.hosts.is_empty();
+        Ok(match Forced::read()? {
+            Some(Forced::Tree) => Choice::Tree,
+            Some(Forced::Sockets(group)) => Choice::Sockets(group),
+            Some(Forced::Network) if self.pe.has_far() => Choice::Network,
+            None if count <= datagrams::MOST_READERS && network::wins(&self.pe, count) => {
                 Choice::Network
+            }
+            Some(Forced::Hosts) if between_hosts => Choice::Hosts { forced: true, plan },
+            None if between_hosts && plan.wins(record, writer) => {
+                Choice::Hosts { forced: false, plan }
             }
             _ if near => Choice::Near,
             _ => Choice::Tree,
@@ -204,7 +233,7 @@ impl Job {
         writer: usize,
         readers: &[usize],
         bytes: u64,
-    ) -> Result<(Delivery, Option<Link>)> {
+    ) -> Result<(Delivery, Means)> {
         let call = Collective::begin(&self.pe, self.world())?;
         // All PEs make the same channels in the same order.
         let number = self.pe.layer::<Channels>().0.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +253,7 @@ impl Job {
         call.close()?;
         let opened = opened.transpose()?;
         if mosts.contains(&NOT_SERVED) {
-            return Ok((Delivery::Tree, None));
+            return Ok((Delivery::Tree, Means::Memory));
         }
         if let Some(pe) =
             mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64)
@@ -237,9 +266,9 @@ impl Job {
         let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
         // `numbered` has checked that the number of readers fits.
         let config = datagrams::config(&self.pe, number, readers.len() as u16, bytes, datagram);
-        let link = opened.flatten().map(|(mut carrier, _)| {
+        let link = opened.flatten().map_or(Means::Memory, |(mut carrier, _)| {
             carrier.set_writer(address);
-            Link::new(config, carrier)
+            Means::Link(Link::new(config, carrier))
         });
         Ok((Delivery::Datagrams, link))
     }
@@ -257,6 +286,16 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// The way in which a channel is made.
+#[derive(Debug)]
+enum Choice {
+    Near,
+    Tree,
+    Network,
+    Hosts { forced: bool, plan: Plan },
+    Sockets(Group),
 }
 
 /// Checks that datagrams, if chosen, can number so many readers.
@@ -310,6 +349,18 @@ fn open_carrier(
     }
 }
 
+/// Lines behind those of the readers.
+fn extra_lines(choice: &Choice) -> u64 {
+    if matches!(choice, Choice::Hosts { .. }) { hosts::LINES } else { 0 }
+}
+
+/// What an end needs beside memory.
+pub(super) enum Means {
+    Memory,
+    Link(Link),
+    Hosts(Plan, Side),
+}
+
 /// All that the ends of a channel are made from.
 pub(super) struct Channel<'a> {
     pub(super) pe: &'a Arc<Pe>,
@@ -324,16 +375,16 @@ pub(super) struct Channel<'a> {
 
 impl Channel<'_> {
     /// Offset of the line of the `number`-th reader.
-    fn line(&self, number: usize) -> u64 {
+    pub(super) fn line(&self, number: usize) -> u64 {
         self.places.lines + LINE * number as u64
     }
 
     /// The line of the `number`-th reader in this PE's segment.
-    fn own_line(&self, number: usize) -> PositionLine {
+    pub(super) fn own_line(&self, number: usize) -> PositionLine {
         PositionLine(self.pe.local(self.line(number)))
     }
 
-    fn own_ring(&self) -> Ring {
+    pub(super) fn own_ring(&self) -> Ring {
         // SAFETY: the ring lies in this PE's part of the window, which the end of the channel
         // keeps; `Ring::bytes` gave its length.
         unsafe { Ring::new(self.pe.local(self.places.ring), self.places.bytes, self.places.unit) }
@@ -347,22 +398,34 @@ impl Channel<'_> {
             sent: 0,
             ended: false,
         };
+        let children = children(number, self.readers.len(), self.arity).map(child).collect();
+        self.node_of(self.own_ring(), children, upstream, true)
+    }
+
+    /// A node without children, for a reader that reads in this ring, of another PE or this one.
+    pub(super) fn leaf(&self, ring: Ring, upstream: Upstream) -> Arc<Node> {
+        self.node_of(ring, Vec::new(), Some(upstream), false)
+    }
+
+    fn node_of(
+        &self,
+        ring: Ring,
+        children: Vec<Child>,
+        upstream: Option<Upstream>,
+        cleans: bool,
+    ) -> Arc<Node> {
         let node = Arc::new(Node {
             pe: self.pe.clone(),
-            ring: self.own_ring(),
+            ring,
             offset: self.places.ring,
             writer: self.writer,
             readers: self.readers.into(),
             upstream,
             at: AtomicU64::new(0),
             left: AtomicBool::new(false),
-            progress: Mutex::new(Progress {
-                children: children(number, self.readers.len(), self.arity).map(child).collect(),
-                reported: 0,
-                ended: false,
-                shown: false,
-            }),
+            progress: Mutex::new(Progress { children, reported: 0, ended: false, shown: false }),
             keep: Mutex::new(None),
+            cleans,
             _window: self.window.clone(),
         });
         self.register(node.clone());
@@ -423,15 +486,32 @@ impl Channel<'_> {
     }
 
     /// Lets all waits of this PE move the channel on.
-    fn register(&self, relay: Arc<dyn Relay>) {
+    pub(super) fn register(&self, relay: Arc<dyn Relay>) {
         self.pe.register_relay(Arc::downgrade(&relay));
     }
 
-    pub(super) fn writers_end(&self, delivery: Delivery, link: Option<Link>) -> Writer {
+    pub(super) fn writers_end(&self, delivery: Delivery, means: Means) -> Writer {
+        let all: Vec<usize> = (0..self.readers.len()).collect();
+        match (delivery, means) {
+            (Delivery::Near, _) => self.writer(delivery, &all, Onward::Here),
+            (Delivery::Tree, _) => {
+                let own = children(0, self.readers.len(), self.arity);
+                self.writer(delivery, &all[own], Onward::Tree(self.node(0, None)))
+            }
+            (Delivery::Datagrams, Means::Link(link)) => {
+                self.writer(delivery, &[], Onward::Datagrams(self.sending(link)))
+            }
+            (Delivery::Hosts, Means::Hosts(plan, side)) => self.hosts_writer(&plan, side),
+            _ => unreachable!("`multicast` has opened what the delivery needs"),
+        }
+    }
+
+    /// The writer's end, with the numbers of the readers that read its ring.
+    pub(super) fn writer(&self, delivery: Delivery, here: &[usize], onward: Onward) -> Writer {
         let pe = self.pe;
         // A dropped reader looks beside the ring that it reads.
         let home = |reader: usize| if delivery == Delivery::Near { pe.me() } else { reader };
-        let peer = |number: usize| {
+        let peer = |&number: &usize| {
             let reader = self.readers[number];
             let word = self.line(number) + offset_of!(ReaderLine, dropped) as u64;
             Peer {
@@ -441,21 +521,12 @@ impl Channel<'_> {
                 dropped: Upstream { pe: reader, word: pe.route(home(reader), word) },
             }
         };
-        let (here, onward) = match delivery {
-            Delivery::Near => (0..self.readers.len(), Onward::Here),
-            Delivery::Tree => {
-                (children(0, self.readers.len(), self.arity), Onward::Tree(self.node(0, None)))
-            }
-            Delivery::Datagrams => {
-                (0..0, Onward::Datagrams(self.sending(link.expect("`open` made it at all ends"))))
-            }
-        };
         Writer {
             pe: pe.clone(),
             ring: self.own_ring(),
             position: 0,
             limit: 0,
-            readers: here.map(peer).collect(),
+            readers: here.iter().map(peer).collect(),
             watched: self.readers.to_vec(),
             onward,
             dropped: Vec::new(),
@@ -465,24 +536,19 @@ impl Channel<'_> {
         }
     }
 
-    pub(super) fn readers_end(
-        &self,
-        delivery: Delivery,
-        number: usize,
-        link: Option<Link>,
-    ) -> Reader {
+    pub(super) fn readers_end(&self, delivery: Delivery, number: usize, means: Means) -> Reader {
         let pe = self.pe;
         let position = self.line(number) + offset_of!(ReaderLine, position) as u64;
         let near = |offset: u64| match pe.route(self.writer, offset) {
             Route::Near(place) => place,
             Route::Far(_) => unreachable!("only near PEs read in place"),
         };
-        let (ring, line, reporting, sources) = match delivery {
-            Delivery::Datagrams => {
-                let receiving = self.receiving(number, link.expect("`open` made it at all ends"));
-                (self.own_ring(), None, Reporting::Datagrams(receiving), vec![self.writer])
+        match (delivery, means) {
+            (Delivery::Datagrams, Means::Link(link)) => {
+                let reporting = Reporting::Datagrams(self.receiving(number, link));
+                self.reader(self.own_ring(), None, reporting, vec![self.writer])
             }
-            Delivery::Near => {
+            (Delivery::Near, _) => {
                 // SAFETY: the ring lies in the writer's part of the window, which is mapped as long
                 // as the job; `Ring::bytes` gave its length.
                 let ring = unsafe {
@@ -492,9 +558,10 @@ impl Channel<'_> {
                     pe.route(self.writer, position),
                     pe.control().doorbell(self.writer),
                 );
-                (ring, Some(PositionLine(near(self.line(number)))), reporting, vec![self.writer])
+                let line = PositionLine(near(self.line(number)));
+                self.reader(ring, Some(line), reporting, vec![self.writer])
             }
-            Delivery::Tree => {
+            (Delivery::Tree, _) => {
                 let pe_of = |number: usize| {
                     if number == 0 { self.writer } else { self.readers[number - 1] }
                 };
@@ -506,11 +573,23 @@ impl Channel<'_> {
                     .collect();
                 let upstream = Upstream { pe: path[0], word: pe.route(path[0], position) };
                 let node = self.node(number + 1, Some(upstream));
-                (self.own_ring(), Some(self.own_line(number)), Reporting::Node(node), path)
+                let line = Some(self.own_line(number));
+                self.reader(self.own_ring(), line, Reporting::Node(node), path)
             }
-        };
+            (Delivery::Hosts, Means::Hosts(plan, side)) => self.hosts_reader(&plan, side, number),
+            _ => unreachable!("`multicast` has opened what the delivery needs"),
+        }
+    }
+
+    pub(super) fn reader(
+        &self,
+        ring: Ring,
+        line: Option<PositionLine>,
+        reporting: Reporting,
+        sources: Vec<usize>,
+    ) -> Reader {
         Reader {
-            pe: pe.clone(),
+            pe: self.pe.clone(),
             ring,
             position: 0,
             reported: 0,
@@ -534,7 +613,7 @@ mod tests {
     fn datagrams_number_their_readers_in_sixteen_bits() {
         assert!(matches!(numbered(Choice::Network, 65_535), Ok(Choice::Network)));
         let refused =
-            numbered(Choice::Network, 65_536).err().expect("no number for the last").to_string();
+            numbered(Choice::Network, 65_536).expect_err("no number for the last").to_string();
         assert!(
             refused.contains("at most 65535")
                 && refused.contains("65536")

@@ -28,8 +28,8 @@
 //! | blocks arrive | each reader gets all blocks that were published, whole, in order, once, until the reader or the writer leaves |
 //! | bound | a reader that has about [`capacity`](MulticastOptions::capacity) bytes unread stops the writer, each block counted with some 8 bytes more: never before seven eighths of the capacity, never after all of it |
 //! | slow readers | they stop the writer, or are dropped once they have stopped it for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`]. A writer that only [tries](Multicast::try_claim) is not stopped and drops no reader |
-//! | death | of the writer: readers get the blocks that it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers) |
-//! | silence | with datagrams, a PE that cannot be reached may be alive. A PE that was silent for ten seconds counts as dead ([`Error::Silent`]). So no PE of such a channel may compute for longer without a call that waits |
+//! | death | of the writer: readers get the blocks that it published, as far as they have come to their host, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers) |
+//! | silence | with datagrams to each PE, a PE that cannot be reached may be alive. A PE that was silent for ten seconds counts as dead ([`Error::Silent`]). So no PE of such a channel may compute for longer without a call that waits |
 //! | leaving | the writer no longer waits for a reader that has dropped its end. When the writer has dropped its end, readers get the blocks that it published, then [`Error::Closed`] |
 //! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger blocks are in private memory, and copied in parts |
 //!
@@ -42,6 +42,7 @@
 //! |---|---|---|
 //! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all PEs of the channel are near |
 //! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
+//! | [`Hosts`](Delivery::Hosts) | sent once to a ring on each host, which that host's readers read in place (`hosts`) | between hosts, where UDP multicast passes and a tree would send many copies |
 //! | [`Datagrams`](Delivery::Datagrams) | sent once to a ring in each reader's segment, and repaired (`datagrams`, [`memonet_repair`]): by a fabric whose network copies datagrams (`network`), or by UDP multicast (`sockets`) | by a fabric: with two readers or more; by UDP: on request, as it needs a network that takes multicast |
 //!
 //! [`ENV_MULTICAST`] forces one, where it can serve.
@@ -80,6 +81,7 @@
 mod circle;
 mod claim;
 mod datagrams;
+mod hosts;
 mod make;
 #[cfg(all(test, loom))]
 pub(crate) mod model;
@@ -110,6 +112,9 @@ pub enum Delivery {
     Tree,
     /// Datagrams carry the log to all readers at once: by the fabric's network, or UDP multicast.
     Datagrams,
+    /// UDP multicast carries the log to one PE of each other host, and the readers of a host read
+    /// in place what came there.
+    Hosts,
 }
 
 impl std::fmt::Display for Delivery {
@@ -118,36 +123,39 @@ impl std::fmt::Display for Delivery {
             Delivery::Near => "near",
             Delivery::Tree => "tree",
             Delivery::Datagrams => "datagrams",
+            Delivery::Hosts => "hosts",
         })
     }
 }
 
-/// The way in which a channel is made.
-enum Choice {
+/// The way that [`ENV_MULTICAST`] forces.
+enum Forced {
     Near,
     Tree,
     Network,
+    Hosts,
     Sockets(Group),
 }
 
-impl Choice {
-    /// The choice that [`ENV_MULTICAST`] forces.
-    fn forced() -> Result<Option<Self>> {
+impl Forced {
+    /// The way that is set.
+    fn read() -> Result<Option<Self>> {
         let Some(value) = std::env::var_os(ENV_MULTICAST) else {
             return Ok(None);
         };
         match value.to_str() {
-            Some("near") => Ok(Some(Choice::Near)),
-            Some("tree") => Ok(Some(Choice::Tree)),
-            Some("network") => Ok(Some(Choice::Network)),
+            Some("near") => Ok(Some(Forced::Near)),
+            Some("tree") => Ok(Some(Forced::Tree)),
+            Some("network") => Ok(Some(Forced::Network)),
+            Some("hosts") => Ok(Some(Forced::Hosts)),
             Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => {
-                Ok(Some(Choice::Sockets(group)))
+                Ok(Some(Forced::Sockets(group)))
             }
             _ => Err(Error::Environment {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
                 problem: "is no way for multicast".into(),
-                fix: "Use near, tree, network or udp:GROUP:PORT, with a multicast address and the first of 256 ports (1 to 65280), as in udp:239.77.0.1:7700, or unset it",
+                fix: "Use near, tree, network, hosts or udp:GROUP:PORT, with a multicast address and the first of 256 ports (1 to 65280), as in udp:239.77.0.1:7700, or unset it",
             }),
         }
     }
@@ -155,7 +163,7 @@ impl Choice {
 
 /// Checks the value of [`ENV_MULTICAST`].
 pub(crate) fn check_setting() -> Result<()> {
-    Choice::forced().map(drop)
+    Forced::read().map(drop)
 }
 
 /// A PE's end of a channel on which one writer publishes blocks of `T` to a set of readers. Made by

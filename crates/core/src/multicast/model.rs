@@ -1,6 +1,6 @@
 //! The code of a channel on a bare job of near PEs, without a window: for loom.
 
-use super::make::{Channel, MulticastOptions, Places};
+use super::make::{Channel, Means, MulticastOptions, Places};
 use super::ring::Fragment;
 use super::{Delivery, reader, writer};
 use crate::base::error::Result;
@@ -32,8 +32,13 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
         options = options.drop_slow(std::time::Duration::ZERO);
     }
     let lines = pes[0].control().geometry().heap_offset + 4096;
-    let places =
-        || Places { lines, ring: lines + 128 * readers.len() as u64, bytes: RING_BYTES, unit: 8 };
+    let places = || Places {
+        lines,
+        front: 0,
+        ring: lines + 128 * readers.len() as u64,
+        bytes: RING_BYTES,
+        unit: 8,
+    };
     let touch = |pe: &Pe| {
         for offset in (0..readers.len() as u64)
             .flat_map(|line| [128 * line, 128 * line + 8])
@@ -57,9 +62,10 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
         arity: 1,
         window: Arc::new(Inner::bare(pes[me].clone()).expect("a window")),
     };
-    let sender = Sender(channel(0).writers_end(delivery, None));
-    let receivers =
-        readers.iter().map(|&me| Receiver(channel(me).readers_end(delivery, me - 1, None)));
+    let sender = Sender(channel(0).writers_end(delivery, Means::Memory));
+    let receivers = readers
+        .iter()
+        .map(|&me| Receiver(channel(me).readers_end(delivery, me - 1, Means::Memory)));
     (sender, receivers.collect())
 }
 

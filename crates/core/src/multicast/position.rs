@@ -32,6 +32,36 @@ impl PositionLine {
         if position > LEFT / 2 { LEFT } else { position }
     }
 
+    /// Stores a position that only this PE writes.
+    #[inline]
+    pub(super) fn advance(self, position: u64) {
+        // SAFETY: as above.
+        unsafe {
+            shm::store(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast(), position);
+        }
+    }
+
+    /// The position up to which all has reached the reader's host.
+    #[inline]
+    pub(super) fn received(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, received)).cast()) }
+    }
+
+    /// Stores what [`received`](Self::received) gives, where only this PE writes it.
+    pub(super) fn tell_received(self, position: u64) {
+        // SAFETY: as above.
+        unsafe {
+            shm::store(self.0.wrapping_add(offset_of!(ReaderLine, received)).cast(), position);
+        }
+    }
+
+    /// Whether the channel's probes have reached the reader's host.
+    pub(super) fn has_heard(self) -> bool {
+        // SAFETY: as above.
+        unsafe { shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, heard)).cast()) != 0 }
+    }
+
     pub(super) fn has_left(self) -> bool {
         self.position() == LEFT
     }

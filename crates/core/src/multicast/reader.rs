@@ -1,6 +1,7 @@
 //! A reader's end: the next record, and this reader's position.
 
 use super::datagrams::{Receiving, Sending};
+use super::hosts::Head;
 use super::position::{LEFT, PositionLine};
 use super::ring::{Fragment, Header, Ring};
 use super::tree::Node;
@@ -40,6 +41,9 @@ pub(super) enum Reporting {
     Node(Arc<Node>),
     /// By datagrams.
     Datagrams(Arc<Receiving>),
+    /// By a node without children, to the PE in whose segment it reads, as far as the front there.
+    /// That PE itself brings the log there.
+    Host { node: Arc<Node>, front: PositionLine, head: Option<Arc<Head>> },
 }
 
 /// A record that has come.
@@ -71,7 +75,7 @@ impl Reader {
             }
             None => match &self.reporting {
                 Reporting::Datagrams(receiving) if receiving.is_dropped() => Err(Error::Dropped),
-                Reporting::Node(node) => node.check(),
+                Reporting::Node(node) | Reporting::Host { node, .. } => node.check(),
                 _ => Ok(()),
             },
         }
@@ -94,6 +98,7 @@ impl Reader {
     fn has_next(&self) -> bool {
         match &self.reporting {
             Reporting::Datagrams(receiving) => receiving.has(&self.ring, self.position),
+            Reporting::Host { front, .. } => front.position() > self.position, // H1
             _ => self.ring.word(self.position) != 0,
         }
     }
@@ -179,7 +184,7 @@ impl Reader {
         // A writer that leaves says so in the ring. A PE that relays goes on with that until it is
         // gone.
         let relays = |pe: usize| match &self.reporting {
-            Reporting::Node(_) => {
+            Reporting::Node(_) | Reporting::Host { .. } => {
                 pe != self.sources[0] || self.pe.control().state(pe) != State::Done
             }
             _ => pe != self.writer,
@@ -191,7 +196,7 @@ impl Reader {
     /// Near, and with datagrams, nothing writes there anyway before this reader has reported.
     pub(super) fn show(&self) -> Result<()> {
         match &self.reporting {
-            Reporting::Node(node) => node.show(),
+            Reporting::Node(node) | Reporting::Host { node, .. } => node.show(),
             _ => Ok(()),
         }
     }
@@ -206,7 +211,7 @@ impl Reader {
     #[inline]
     pub(super) fn consume(&mut self, record: Record) {
         self.position += self.ring.record(record.len);
-        if let Reporting::Node(node) = &self.reporting {
+        if let Reporting::Node(node) | Reporting::Host { node, .. } = &self.reporting {
             node.hide();
         }
         // M4.
@@ -224,7 +229,9 @@ impl Reader {
                     word.store(&self.pe, self.position);
                     self.pe.ring_bell(*bell);
                 }
-                Reporting::Node(node) => node.advance(self.position, true),
+                Reporting::Node(node) | Reporting::Host { node, .. } => {
+                    node.advance(self.position, true);
+                }
                 Reporting::Datagrams(receiving) => receiving.consume(self.position),
             }
         }
@@ -240,6 +247,10 @@ impl Drop for Reader {
             }
             Reporting::Node(node) => node.leave(),
             Reporting::Datagrams(receiving) => receiving.leave(),
+            Reporting::Host { node, head, .. } => {
+                node.leave();
+                head.iter().for_each(Head::leave);
+            }
         }
     }
 }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The largest datagram: it fits a jumbo frame.
-const MOST_DATAGRAM_BYTES: u32 = 8900;
+pub(super) const MOST_DATAGRAM_BYTES: u32 = 8900;
 /// Headers of IPv4 and UDP.
-const HEADERS_BYTES: u32 = 28;
+pub(super) const HEADERS_BYTES: u32 = 28;
 /// The requested size of receive buffers.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
@@ -42,7 +42,7 @@ impl Group {
 }
 
 /// A socket that programs started by this process do not inherit.
-fn socket() -> std::io::Result<UdpSocket> {
+pub(super) fn socket() -> std::io::Result<UdpSocket> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     // A buffer beyond the kernel's usual limit needs a privilege. With a smaller one there is more

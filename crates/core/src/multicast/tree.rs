@@ -87,6 +87,8 @@ pub(super) struct Node {
     pub(super) progress: Mutex<Progress>,
     /// This node, from when the end of the channel is dropped until no other PE needs this one.
     pub(super) keep: Mutex<Option<Arc<Node>>>,
+    /// Whether the ring needs zeros where it was read (T1): the parent puts to it.
+    pub(super) cleans: bool,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
 }
@@ -228,7 +230,7 @@ impl Node {
         let least = progress.children.iter().map(|child| child.line.position()).fold(own, u64::min);
         let enough = if all { 1 } else { self.ring.len() / 8 };
         if least > progress.reported && least - progress.reported >= enough {
-            if least != LEFT {
+            if least != LEFT && self.cleans {
                 self.clean(progress.reported, least); // T1
             }
             upstream.add(&self.pe, least - progress.reported); // T2

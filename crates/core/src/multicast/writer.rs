@@ -1,6 +1,7 @@
 //! The writer's end: room in the ring, records, and the progress of readers.
 
 use super::datagrams::Sending;
+use super::hosts::Cast;
 use super::position::{PositionLine, Upstream};
 use super::ring::{Fragment, Header, Ring};
 use super::tree::Node;
@@ -43,6 +44,8 @@ pub(super) enum Onward {
     Here,
     Tree(Arc<Node>),
     Datagrams(Arc<Sending>),
+    /// The readers of this host read this ring; datagrams go to the others.
+    Hosts(Arc<Cast>),
 }
 
 /// A reader, as the writer of its ring knows it.
@@ -145,6 +148,10 @@ impl Writer {
             Onward::Here => self.wake_readers(),
             Onward::Tree(node) => node.advance(end, true),
             Onward::Datagrams(sending) => sending.commit(end),
+            Onward::Hosts(cast) => {
+                cast.commit(end);
+                self.wake_readers();
+            }
         }
         // The zero behind the next record often lies in another line, for which its header must not
         // wait.
@@ -166,9 +173,13 @@ impl Writer {
         if let Onward::Datagrams(sending) = &self.onward {
             return sending.limit();
         }
+        let others = match &self.onward {
+            Onward::Hosts(cast) => cast.least(),
+            _ => u64::MAX,
+        };
         // No reader is beyond `position`, and one that has left allows everything.
-        let least =
-            self.readers.iter().map(|reader| reader.line.position()).fold(self.position, u64::min);
+        let lines = self.readers.iter().map(|reader| reader.line.position());
+        let least = lines.fold(self.position.min(others), u64::min);
         least + self.ring.len()
     }
 
@@ -223,7 +234,7 @@ impl Writer {
     fn with_terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
         // In a tree, a PE that finalises still relays.
-        let relays = matches!(self.onward, Onward::Tree(_)) && !self.survive;
+        let relays = matches!(self.onward, Onward::Tree(_) | Onward::Hosts(_)) && !self.survive;
         let left = |pe: usize| relays || reads_here(pe).is_none_or(|reader| reader.line.has_left());
         f(Terms { awaiting: Awaiting::Channel { ends: &self.watched, done: &left }, patience })
     }
@@ -256,7 +267,8 @@ impl Writer {
         self.watched.retain(|&watched| watched != pe);
         self.dropped.push(pe);
         match &self.onward {
-            Onward::Here => {}
+            // Between hosts no reader is dropped.
+            Onward::Here | Onward::Hosts(_) => {}
             Onward::Tree(node) => node.forget(pe),
             Onward::Datagrams(sending) => sending.forget(pe),
         }
@@ -316,6 +328,10 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        if let Onward::Hosts(cast) = &self.onward {
+            cast.end();
+            return self.wake_readers();
+        }
         // It replaces the zero behind the last record.
         self.ring.set_word(self.position, Header::End.to_word());
         match &self.onward {
@@ -325,6 +341,7 @@ impl Drop for Writer {
                 sending.commit(self.position + 8);
                 self.wait_for_arrival();
             }
+            Onward::Hosts(_) => unreachable!("its end stands above"),
         }
     }
 }

@@ -2,7 +2,9 @@
 //! one, so each gets a process of its own.
 
 use crate::setup::in_another_process;
-use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job};
+use memonet_core::{
+    Delivery, ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job, MulticastOptions,
+};
 
 fn everything_with(algorithm: &str) {
     // The most and the least helpful fabric. Of the mixed programs those with barriers in them.
@@ -139,6 +141,46 @@ fn multicast_by_a_tree() {
 #[test]
 fn multicast_by_datagrams() {
     multicast_by("udp:239.77.7.7:17700@127.0.0.1");
+}
+
+/// Nodes of one machine, over its loopback interface.
+#[test]
+fn multicast_between_hosts() {
+    let tests = ["multicast::streams", "multicast_ends::streams", "in_a_process_between_hosts"];
+    in_another_process(&tests, &[(ENV_MULTICAST, "hosts")]);
+}
+
+#[test]
+#[ignore = "started by `multicast_between_hosts`"]
+fn in_a_process_between_hosts() {
+    if std::env::var_os(ENV_MULTICAST).is_none() {
+        return;
+    }
+    let ways = |fabric: &str| {
+        let options = memonet_fabrics::options(fabric).unwrap();
+        Job::threads_with(&options, 5, |job| {
+            let flat = MulticastOptions::new().survive_readers(true);
+            let ways = [MulticastOptions::new(), flat]
+                .map(|options| job.multicast::<u64>(1, &[4, 0, 2, 3], options));
+            let near = job.multicast::<u64>(0, &[1], MulticastOptions::new());
+            let [way, flat] = ways.map(|channel| channel.map(|channel| channel.delivery()));
+            (way, flat.unwrap(), near.map(|channel| channel.delivery()))
+        })
+        .unwrap()
+    };
+    for (way, flat, near) in ways("tcp:nodes=2") {
+        assert_eq!(
+            (way.unwrap(), flat, near.unwrap()),
+            (Delivery::Hosts, Delivery::Tree, Delivery::Near)
+        );
+    }
+    for (way, flat, _) in ways("far:nodes=2") {
+        let refused = way.expect_err("this fabric knows no hosts").to_string();
+        for said in ["PE 1", "UDP multicast", "239.192.0.0/14", "tree"] {
+            assert!(refused.contains(said), "{said}: {refused}");
+        }
+        assert_eq!(flat, Delivery::Tree);
+    }
 }
 
 #[test]

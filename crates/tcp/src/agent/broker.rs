@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{SocketType, sockopt};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,15 @@ impl AgentBroker {
 impl Broker for AgentBroker {
     fn record(&self) -> Record {
         self.job.record()
+    }
+
+    fn host_addresses(&self) -> Vec<SocketAddrV4> {
+        let all = self.job.nodes[self.job.node as usize].addresses.iter();
+        let ipv4 = |address: &SocketAddr| match address {
+            SocketAddr::V4(address) => Some(*address),
+            SocketAddr::V6(_) => None,
+        };
+        all.filter_map(ipv4).collect()
     }
 
     fn connect(&self, pe: u32) -> Result<()> {

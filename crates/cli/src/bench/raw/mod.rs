@@ -2,6 +2,7 @@
 //! memonet uses, without memonet.
 
 pub mod barrier;
+pub mod group;
 pub mod libfabric;
 pub mod multicast;
 pub mod stream;

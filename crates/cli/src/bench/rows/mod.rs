@@ -7,6 +7,7 @@ pub mod collectives;
 pub mod far;
 pub mod far_libfabric;
 pub mod far_meetings;
+pub mod far_multicast;
 pub mod far_startup;
 pub mod multicast;
 pub mod mutex_far;
