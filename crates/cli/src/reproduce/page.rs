@@ -55,7 +55,7 @@ fn section(html: &mut String, ran: &Ran) -> Result<()> {
         let [simulated, published, error] = cells(row);
         let notes: String =
             remarks(row).map(|note| format!("<small>{}</small>", escaped(&note))).collect();
-        let (mark, id, unit) = (mark(row.role), escaped(&row.id), escaped(row.unit));
+        let (mark, id, unit) = (mark(row), escaped(&row.id), escaped(row.unit));
         let class = mark.replace(' ', "-");
         writeln!(
             html,
