@@ -168,6 +168,9 @@ pub fn run() -> Result<Outcome, Error> {
         "The polling begins when the store is written, and a read samples LLCM in its middle. So a loop is software, the counter, and a whole number of reads: a slower \
          clock of SWIF shows only where it moves the arrival past a read, and a slower slot lengthens every read."
             .to_owned(),
+        "What this leaves: in B an arrival comes just before or after a read, and was measured with one read less; the two loops of E differ by 130 ns, which is no whole \
+         read of that CPU; two nodes of A and C cost 240 to 270 ns more than here, which nothing that was published explains."
+            .to_owned(),
         "What is left of the internal loop of D is host.software, one for each CPU type. Of the P4-1500 the one constant is what MMX costs it. Its software is the \
          P3-850's, in ns: by the ratio of the clocks it would be 80 ns less, by that of the times for reading the counter 73 more."
             .to_owned(),
