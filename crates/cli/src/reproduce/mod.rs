@@ -2,6 +2,7 @@
 //! one.
 
 mod figures;
+mod overview;
 mod page;
 mod table;
 
@@ -24,9 +25,11 @@ use table::{JsonRow, Ran};
   memonet reproduce --json rows.json --plot figures --html report.html
   memonet reproduce scale --max-nodes 4096 --plot figures
 
-`error` says by how much the simulated figure exceeds the published one. Rows marked `fitted` are figures to which a
-constant of the machine file was fitted. Rows marked `input` show inputs. Neither counts in the errors below the table.
-Rows marked `left out` are published figures, each predicted by a constant that was fitted to all others of its kind.")]
+`error` says by how much the simulated figure exceeds the published one. A bound is met or not. Rows do not count in the
+errors below the table that are marked `fitted` (a constant of the machine file was fitted to the figure, or chosen in
+knowledge of it), `input` (of the model), `FLAGGED` (the publication contradicts itself), or `estimate` (the authors
+have not measured it; these have errors of their own). Rows marked `left out` are published figures, each predicted by a
+constant that was fitted to all others of its kind.")]
 pub struct Args {
     /// Run only the experiments of this name, or of this system
     name: Option<String>,

@@ -5,10 +5,10 @@
 //! kind = "loggp"                                   # which NICs: a file in nic/
 //!
 //! [clock]                                          # clocks that times may be given in cycles of
-//! dimm = { value = 100, unit = "MHz", source = "published.toml, dimmnet-1.environments" }
+//! dimm = { value = 100, unit = "MHz", source = "data/published.toml, dimmnet-1.environments" }
 //!
 //! [nic]
-//! send_queue = { value = 2, unit = "cycles of dimm", source = "published.toml, dimmnet-1.stages" }
+//! send_queue = { value = 2, unit = "cycles of dimm", source = "data/published.toml, dimmnet-1.stages" }
 //! overhead   = { value = 214, unit = "ns", fitted = "on the round trip of environment D" }
 //!
 //! [variant.E]                                      # `NAME/E`: what differs

@@ -24,7 +24,9 @@ mod scc;
 mod sr2201;
 
 use crate::error::Error;
-pub use outcome::{Curve, Outcome, Role, Row, errors, errors_of};
+pub use outcome::{
+    Claim, Curve, Errors, Outcome, Role, Row, bounds, errors, errors_of, errors_of_estimates,
+};
 use published::published;
 pub use scale::{MOST, scale};
 
@@ -96,8 +98,10 @@ impl Experiment {
     /// [`Error`], of the machine file or of the run.
     pub fn run(&self) -> Result<Outcome, Error> {
         let mut outcome = (self.run)()?;
-        for row in &mut outcome.rows {
-            row.published = row.published.or_else(|| published(&row.id));
+        for row in outcome.rows.iter_mut().filter(|row| row.published.is_none()) {
+            let Some(known) = published(&row.id) else { continue };
+            (row.published, row.estimate) = (Some(known.claim), known.estimate);
+            row.contradiction = row.contradiction.take().or(known.contradiction);
         }
         Ok(outcome)
     }

@@ -69,13 +69,15 @@ fn reaches(part: f64, peak: f64, how: Start) -> Result<f64, Error> {
 pub fn run() -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     let peak = bandwidth(LONG_BYTES, Start::Direct)?;
+    let (direct, system) = (one_way(8, Start::Direct)?, one_way(8, Start::SystemCall)?);
     outcome.rows = vec![
-        Row::predicted("sr2201.latency_8_bytes_direct_ns", "ns", one_way(8, Start::Direct)?)
-            .fitted(),
-        Row::predicted("sr2201.latency_8_bytes_syscall_ns", "ns", one_way(8, Start::SystemCall)?)
-            .fitted(),
-        Row::predicted("sr2201.bandwidth_mb_s_at_least", "MB/s", peak)
-            .note("the peak; published: above that"),
+        Row::predicted("sr2201.latency_8_bytes_direct_ns", "ns", direct).fitted(),
+        Row::predicted("sr2201.latency_8_bytes_syscall_ns", "ns", system).fitted(),
+        Row::predicted("sr2201.latency_ratio_direct_to_syscall", "x", direct / system)
+            .fitted()
+            .note("both latencies are fitted"),
+        Row::predicted("sr2201.one_way_ns_below", "ns", direct).fitted(),
+        Row::predicted("sr2201.bandwidth_mb_s_at_least", "MB/s", peak).note("the peak"),
         Row::predicted("sr2201.half_of_peak_at_bytes", "B", reaches(0.5, peak, Start::Direct)?),
         Row::predicted("sr2201.peak_reached_at_bytes", "B", reaches(REACHED, peak, Start::Direct)?)
             .note("direct start, within 5 % of the peak; published: at 20 to 30 KB"),

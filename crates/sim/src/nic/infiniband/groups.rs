@@ -1,6 +1,6 @@
 //! Calls for groups, and the commands of programs.
 
-use super::interface::{LISTEN, READ_TABLE, WRITE_TABLE};
+use super::interface::{LISTEN, READ_TABLE, TEST, WRITE_TABLE};
 use super::management::{DATA_BYTES, Datagram, FIRST_GROUP, GET, MULTICAST_TABLE, SET, SUBNET};
 use super::nics::{InfiniBand, Way};
 use super::subnet::Place;
@@ -85,6 +85,7 @@ impl InfiniBand {
                 };
                 cx.finish(cx.now() + self.is.command_write, op, answer);
             }
+            TEST => self.test(cx, node, op, command),
             code => cx.finish(
                 cx.now(),
                 op,

@@ -6,6 +6,7 @@ use crate::packet::Payload;
 pub(super) const WRITE_TABLE: u32 = 1;
 pub(super) const READ_TABLE: u32 = 2;
 pub(super) const LISTEN: u32 = 3;
+pub(super) const TEST: u32 = 4;
 
 /// A management packet to a switch: 32 groups of its multicast table, from
 /// [`FIRST_GROUP`](super::FIRST_GROUP) + 32 `block` on, get these ports, a bit each. Answered when
@@ -29,4 +30,14 @@ pub fn read_table(switch: u32, block: u32) -> Command {
 /// it. Answered with the node's own LID.
 pub fn listen(group: u16, on: bool) -> Command {
     Command { code: LISTEN, words: [group.into(), on.into(), 0, 0], data: Payload::EMPTY }
+}
+
+/// Has the test module send zeros to a byte of a node's segment. Answered when they have left.
+pub fn test_to(node: u32, offset: u64, len: u64) -> Command {
+    Command { code: TEST, words: [node.into(), offset, len, 0], data: Payload::EMPTY }
+}
+
+/// The same, to the segments of a group's other members.
+pub fn test_group(group: u32, offset: u64, len: u64) -> Command {
+    Command { code: TEST, words: [group.into(), offset, len, 1], data: Payload::EMPTY }
 }

@@ -204,13 +204,30 @@ impl InfiniBand {
         let ready = nic.core.take(decoded.1, read);
         cx.stage(node, "core", "decode", op, decoded);
         cx.stage(node, "core", "read", op, ready);
-        let (mut sent, mut done) = (0, ready.1);
+        self.stream(cx, ready.1, node, op, way, to, data).0
+    }
+
+    /// Cuts data into packets, and hands them to InfiniSWIF from `at` on. Returns when the data
+    /// path has moved all of them, and when the last has left.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn stream(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        way: Way,
+        to: FarAddress,
+        data: &Payload,
+    ) -> (Ps, Ps) {
+        let is = self.is;
+        let (mut sent, mut done) = (0, at);
         loop {
             let part = data.part(sent, is.packet);
             let wire_bytes = is.header + part.len() as u32;
             let time = self.moved(wire_bytes);
             let busy = self.nics[node.index()].core.take(done, time + is.packet_gap);
-            cx.stage(node, "core", "width", op, busy);
+            cx.stage(node, "core", "width", op, (busy.0, busy.0 + time));
             let moved = busy.0 + time;
             done = busy.1;
             let (lid, flags, destination) = match way {
@@ -240,33 +257,33 @@ impl InfiniBand {
                 droppable: flags != 0,
             };
             sent += packet.payload.len();
-            self.hand_over(cx, busy.0, moved, node, packet);
+            let left = self.hand_over(cx, moved, node, packet);
             if sent >= data.len() {
-                return done;
+                return (done, left);
             }
         }
     }
 
-    /// Hands a packet to the link. The data path moves the packet from `start` to `moved`; the
-    /// packet's last bit leaves no earlier than that.
+    /// InfiniSWIF has a whole packet by `moved`, and hands it to the link. Returns when its last
+    /// bit has left, if the link is free.
     pub(super) fn hand_over(
         &mut self,
         cx: &mut Cx<'_>,
-        start: Ps,
         moved: Ps,
         node: Node,
         packet: Packet,
-    ) {
+    ) -> Ps {
         let is = self.is;
         if packet.to == Destination::Node(node) {
             // The packet stays within the NIC and never sees the link.
             self.receive(cx, moved, node, packet);
-            return;
+            return moved;
         }
+        let leaves = moved + is.swif_send;
+        cx.stage(node, "InfiniSWIF", "swif_send", packet.op, (moved, leaves));
         let serial = is.link_rate.time(packet.wire_bytes.into());
-        let leaves = start.max(Ps(moved.0.saturating_sub(serial.0))) + is.swif_send;
-        cx.stage(node, "InfiniSWIF", "swif_send", packet.op, (leaves - is.swif_send, leaves));
         cx.send(leaves, node, packet);
+        leaves + serial
     }
 
     /// A packet of data whose last bit has come in by `at`.
@@ -282,12 +299,13 @@ impl InfiniBand {
             }
             return;
         }
-        // The data path may begin as soon as the head is there.
-        let head = Ps(at.0.saturating_sub(is.link_rate.time(wire_bytes.into()).0));
+        // InfiniSWIF has the whole packet, and only then asks for the data path.
+        let stored = at + is.swif_receive;
+        cx.stage(node, "InfiniSWIF", "swif_receive", op, (at, stored));
         let time = self.moved(wire_bytes);
-        let busy = self.nics[node.index()].receiver.take(head, time);
-        let through = busy.1.max(at) + is.swif_receive;
-        cx.stage(node, "InfiniSWIF", "swif_receive", op, (at, through));
+        let busy = self.nics[node.index()].receiver.take(stored, time);
+        let through = busy.1;
+        cx.stage(node, "receive", "width", op, busy);
         cx.stage(node, "receive", "write", op, (through, through + is.write));
         if is_datagram {
             self.came(cx, through + is.write, node, header[1] as u16, payload);

@@ -150,8 +150,9 @@ pub fn write(at: u64, data: Payload) -> Command {
     Command { data, ..command(WRITE, [at, 0, 0, 0]) }
 }
 
-/// Looks at the `width` bytes at `at` again and again, until their bits in `mask` are those of
-/// `value`. Answered with all bits. The phase of the looks against the arrival is uniformly random.
+/// Looks at the `width` bytes at `at` again and again, from now on, until their bits in `mask` are
+/// those of `value`. Answered with all bits. The program compares what it reads with a value that
+/// it has permuted beforehand, so a look does not undo the twist.
 pub fn wait(at: u64, width: u8, mask: u64, value: u64, looks: Looks) -> Command {
     let halves = u64::from(looks == Looks::Halves);
     command(WAIT, [at, u64::from(width) | halves << 8, mask, value])

@@ -161,7 +161,7 @@ impl MemorySlot {
             header,
             payload: word,
         };
-        self.forward(cx, written, packet);
+        self.forward(cx, written + self.is.chipset, packet);
         Ok(written)
     }
 
@@ -180,7 +180,7 @@ impl MemorySlot {
         let written = begin + self.is.write_lines(self.is.botf_window + payload.len() as u64);
         cx.host_stage("write window", op, (begin, written));
         let packet = Outgoing { node, op, through: Through::Botf, missed: false, header, payload };
-        self.forward(cx, written, packet);
+        self.forward(cx, written + self.is.chipset, packet);
         written
     }
 

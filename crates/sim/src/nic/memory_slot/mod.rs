@@ -31,10 +31,13 @@
 //! | `driver` | what programs may set up, and what the driver refuses |
 //! | `multicast` | the switches' tables |
 //!
-//! **How the published loop is read.** A read samples the memory in the middle of its access, and
-//! the phase of an arrival against the looks is uniform. So the time from visibility to the end of
-//! the look that sees it is one read time on average. All of a loop that is no published component
-//! is `host.software`. It includes the chipset's delay of the write, which could not be observed.
+//! **How the published loop is read.** The authors name its parts: software, the CPU's write, the
+//! chipset's delay of it, the stages, clocks that a packet crosses, the CPU's read, and the phase
+//! of the polling. The chipset takes of a write the most that they give, half of read less write. A
+//! signal that crosses clocks waits for the next edge, at a random phase. The polling begins when
+//! the store is written, and a read samples the memory in its middle. So the phase is not random: a
+//! loop takes a whole number of reads, and only a change that crosses a sample changes it. What is
+//! left is `host.software`.
 //!
 //! Not simulated: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
 

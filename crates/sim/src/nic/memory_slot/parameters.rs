@@ -18,11 +18,20 @@ pub struct Parameters {
     // The host.
     pub software: Ps,
     pub write: Ps,
+    /// From the end of a CPU's write until the slot has it.
+    pub chipset: Ps,
     pub read: Ps,
     pub read_by_halves: Ps,
+    /// What a polling loop takes besides its read.
+    pub look_loop: Ps,
+    /// What a CPU loses after it has used MMX.
+    pub after_mmx: Ps,
     pub line: Ps,
     pub twist: Twist,
     pub twist_word: Ps,
+    // The cycles of the clocks that a packet crosses.
+    pub dimm_cycle: Ps,
+    pub swif_cycle: Ps,
     // The way out.
     pub host_write: Ps,
     pub transaction_queue: Ps,
@@ -62,11 +71,16 @@ impl Parameters {
         Ok(Parameters {
             software: host.time("software")?,
             write: host.time("write")?,
-            read: host.time_not_zero("read")? + twist_word,
-            read_by_halves: host.time_not_zero("read_by_halves")? + twist_word,
+            chipset: host.time("chipset")?,
+            read: host.time_not_zero("read")?,
+            read_by_halves: host.time_not_zero("read_by_halves")?,
+            look_loop: host.time("look_loop")?,
+            after_mmx: host.time("after_mmx")?,
             line: host.time("line")?,
             twist,
             twist_word,
+            dimm_cycle: cycle(machine, "dimm")?,
+            swif_cycle: cycle(machine, "swif")?,
             host_write: send.time("host_write")?,
             transaction_queue: send.time("transaction_queue")?,
             header_tlb: send.time("header_tlb")?,
@@ -95,14 +109,27 @@ impl Parameters {
         })
     }
 
-    /// The looks of a host at LLCM: a read samples the memory in its middle.
+    /// The looks of the library at LLCM, each of which un-twists what it has read. A read samples
+    /// the memory in its middle.
     pub fn polling(&self) -> Polling {
-        Polling { interval: self.read, sample: Ps(self.read.0 / 2) }
+        let interval = self.read + self.look_loop + self.twist_word;
+        Polling { interval, sample: Ps(self.read.0 / 2) }
     }
 
-    /// The time in which the host writes bytes through its write buffers, line by line.
+    /// The time of a host's read of up to 8 bytes. A read of up to 4 is half of one by halves.
+    pub fn read_time(&self, bytes: u64, halves: bool) -> Ps {
+        match (bytes, halves) {
+            (0..=4, _) => Ps(self.read_by_halves.0 / 2),
+            (_, true) => self.read_by_halves,
+            (_, false) => self.read,
+        }
+    }
+
+    /// The time in which the host writes bytes through its write buffers: a word is a part of a
+    /// line.
     pub fn write_lines(&self, bytes: u64) -> Ps {
-        self.line * bytes.div_ceil(LINE_BYTES) + self.twist_word * bytes.div_ceil(8)
+        let words = bytes.div_ceil(8);
+        Ps(self.line.0 * words / (LINE_BYTES / 8)) + self.twist_word * words
     }
 
     /// The time of an AOTF message between two hosts at one cable or switch, without contention:
@@ -111,6 +138,7 @@ impl Parameters {
         let out = self.software
             + self.twist_word
             + self.write
+            + self.chipset
             + self.host_write
             + self.transaction_queue
             + self.header_tlb;
@@ -119,16 +147,22 @@ impl Parameters {
             + self.swif_send
             + self.link_delay
             + self.swif_receive;
-        out + cross + self.llcm_write + self.read
+        let clocks = Ps((self.swif_cycle.0 + self.dimm_cycle.0) / 2);
+        out + cross + clocks + self.llcm_write + self.read
     }
+}
+
+fn cycle(machine: &Machine, clock: &str) -> Result<Ps, MachineError> {
+    Ok(Ps((1e6 / machine.section("clock").megahertz(clock)?).round() as u64))
 }
 
 /// The twist of the board's data lines, and what undoing it takes for each word.
 fn twist(host: &Section<'_>) -> Result<(Twist, Ps), MachineError> {
     let boards = [("straight", false), ("crossed fours", true)];
+    let word = host.time("twist_word")?;
     match host.choice("data_lines", &boards)? {
         false => Ok((Twist::straight(), Ps::ZERO)),
-        true => Ok((Twist::crossed_fours(), host.time("twist_word")?)),
+        true => Ok((Twist::crossed_fours(), word)),
     }
 }
 

@@ -30,6 +30,10 @@ impl MemorySlot {
         // SWIF begins with the first word and cannot end before the last.
         let at = tail.max(head + is.swif_receive);
         cx.stage(node, "receive", "swif_receive", op, (head, at));
+        // The next edge of the slot's clock, whose phase nobody knows.
+        let edge = at + Ps(cx.random() % is.dimm_cycle.0);
+        cx.stage(node, "receive", "into the slot's clock", op, (at, edge));
+        let at = edge;
         let len = payload.len() as u64;
         let (address, at) = match self.locate(cx, node, op, &header, len, at) {
             Ok(found) => found,
@@ -115,10 +119,12 @@ impl MemorySlot {
     }
 
     /// Plans a switch of the banks. The library's driver on this host sees at its next look that
-    /// the network's bank has something, and switches then.
+    /// the network's bank has something, and switches then: not before it has copied what the last
+    /// switch has shown it, as a switch would take that away.
     fn plan_switch(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps) {
-        self.slots[node.index()].switching = true;
-        let seen = self.is.polling().seen(Ps::ZERO, at);
+        let slot = &mut self.slots[node.index()];
+        slot.switching = true;
+        let seen = self.is.polling().seen(Ps::ZERO, at.max(slot.copied));
         let op = self.slots[node.index()].held[0].op;
         cx.stage(node, "banks", "bank_switch", op, (seen, seen + self.is.bank_switch));
         self.later(cx, seen + self.is.bank_switch, node, Due::Switched);
@@ -158,11 +164,9 @@ impl MemorySlot {
             match slot.satisfied(&wait) {
                 None => slot.waits.push(wait),
                 Some(word) => {
-                    // The phase of the host's looks is random: the next look samples at any moment
-                    // within an interval.
-                    let next = Ps(cx.random() % wait.interval.0.max(1));
-                    let seen = cx.now() + next + (wait.interval - wait.sample);
-                    cx.host_stage("look", wait.op, (cx.now() + next, seen));
+                    let sampled = wait.polling.reads(wait.from, cx.now());
+                    let seen = sampled + wait.after;
+                    cx.host_stage("look", wait.op, (Ps(sampled.0 - wait.polling.sample.0), seen));
                     cx.finish(seen, wait.op, Answer::value(word));
                 }
             }
@@ -173,9 +177,7 @@ impl MemorySlot {
     pub(super) fn first_look(&mut self, cx: &mut Cx<'_>, node: Node, wait: Wait) {
         let slot = &mut self.slots[node.index()];
         match slot.satisfied(&wait) {
-            Some(word) => {
-                cx.finish(cx.now() + (wait.interval - wait.sample), wait.op, Answer::value(word))
-            }
+            Some(word) => cx.finish(cx.now() + wait.after, wait.op, Answer::value(word)),
             None => slot.waits.push(wait),
         }
     }

@@ -64,10 +64,13 @@ impl MemorySlot {
         stages.push(("size_decision", is.size_decision));
         stages.push(("send_buffer_handshake", is.send_buffer_handshake));
         let before_swif = lookup + refill + is.size_decision + is.send_buffer_handshake;
-        let leaves =
-            ready.max(out.lookup.free()).max(Ps(out.swif.free().0.saturating_sub(before_swif.0)));
+        let begins = ready.max(out.lookup.free());
+        let leaves = begins.max(Ps(out.swif.free().0.saturating_sub(before_swif.0)));
         out.lookup.take(leaves, lookup + refill);
-        let (start, _) = out.swif.take(leaves + before_swif, is.swif_send.max(is.link.time(wire)));
+        // SWIF takes the packet at an edge of its own clock, whose phase nobody knows. A packet
+        // that waits for SWIF has met that edge before.
+        let crossed = begins + before_swif + Ps(cx.random() % is.swif_cycle.0);
+        let (start, _) = out.swif.take(crossed, is.swif_send.max(is.link.time(wire)));
         match through {
             Through::Aotf => out.aotf.push(leaves),
             Through::Botf => out.botf.push(leaves),
@@ -78,6 +81,7 @@ impl MemorySlot {
             cx.stage(node, "send", name, op, (from, from + time));
             from += time;
         }
+        cx.stage(node, "send", "into SWIF's clock", op, (leaves + before_swif, start));
         let sent = start + is.swif_send;
         cx.stage(node, "send", "swif_send", op, (start, sent));
         let packet = Packet {
@@ -104,14 +108,14 @@ impl MemorySlot {
     }
 }
 
-/// A payload as the NIC sees it, when software has undone the twist, or has not.
+/// A payload as the NIC sees it, when software has undone the twist, or has not. Wires and software
+/// undo each other (a test of `twist` says so), so a twist that is undone needs no computing.
 pub fn through_wires(is: &Parameters, payload: Payload, undone: bool) -> Payload {
-    if is.twist.is_straight() {
+    if undone || is.twist.is_straight() {
         return payload;
     }
     payload.with(|bytes| {
-        let written = if undone { is.twist.each(bytes, Twist::to_host) } else { bytes.to_vec() };
-        let seen = is.twist.each(&written, Twist::to_nic);
+        let seen = is.twist.each(bytes, Twist::to_nic);
         Payload::copy(&seen[..bytes.len()])
     })
 }

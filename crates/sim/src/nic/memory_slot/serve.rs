@@ -8,7 +8,7 @@ use super::send::through_wires;
 use super::slot::{Due, MemorySlot};
 use super::way_in::Wait;
 use super::way_out::{Outgoing, Through};
-use crate::host::{Answer, Command};
+use crate::host::{Answer, Command, Polling};
 use crate::nic::Cx;
 use crate::op::Op;
 use crate::packet::{Node, Payload};
@@ -153,9 +153,9 @@ impl MemorySlot {
         [at, len, halves, _]: [u64; 4],
     ) -> Result<(), String> {
         self.exists(at, len)?;
-        let word = self.look_time(halves != 0);
-        let end = cx.now() + word * len.div_ceil(8);
-        let read = Due::Read { op, at, len: len as usize, end };
+        let word = self.is.read_time(len, halves != 0);
+        let time = (word + self.is.twist_word) * len.div_ceil(8);
+        let read = Due::Read { op, at, len: len as usize, end: cx.now() + time };
         self.later(cx, cx.now() + Ps(word.0 / 2), node, read);
         Ok(())
     }
@@ -173,16 +173,14 @@ impl MemorySlot {
             return Err(format!("a look at {width} bytes; it must be 1, 2, 4 or 8"));
         }
         self.exists(at, width.into())?;
-        let interval = self.look_time(halves);
-        let sample = Ps(interval.0 / 2);
-        let wait = Wait { op, at, width, mask, value, interval, sample };
-        self.later(cx, cx.now() + sample, node, Due::Look(wait));
+        let read = self.is.read_time(width.into(), halves);
+        let sample = Ps(read.0 / 2);
+        let polling = Polling { interval: read + self.is.look_loop, sample };
+        let mmx = if width == 8 && !halves { self.is.after_mmx } else { Ps::ZERO };
+        let (from, after) = (cx.now(), read - sample + mmx);
+        let wait = Wait { op, at, width, mask, value, from, polling, after };
+        self.later(cx, from + sample, node, Due::Look(wait));
         Ok(())
-    }
-
-    /// The time of a host's read of 8 bytes.
-    fn look_time(&self, halves: bool) -> Ps {
-        if halves { self.is.read_by_halves } else { self.is.read }
     }
 
     /// Remote DMA: one store starts it; the NIC reads the bank on its own side packet by packet.

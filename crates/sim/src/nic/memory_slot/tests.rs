@@ -151,7 +151,8 @@ fn a_store_goes_through_the_published_stages() {
 
 #[test]
 fn an_external_loop_is_an_internal_one_and_what_is_outside_of_swif() {
-    for (variant, outside) in [("A", 108), ("B", 146), ("C", 145), ("D", 151), ("E", 130)] {
+    for (variant, outside) in [("A", 108.0), ("B", 146.0), ("C", 145.0), ("D", 151.0), ("E", 130.0)]
+    {
         let mut bench = Bench::new(&format!("dimmnet-1/{variant}"), 1);
         bench.command(0, command::map(0, &seed(0, 0)));
         bench.command(0, command::kick(0, 8, Payload::word(4, 1)));
@@ -170,7 +171,9 @@ fn an_external_loop_is_an_internal_one_and_what_is_outside_of_swif() {
             end.unwrap() - start
         };
         let (internal, external) = (visible(LoopBack::Internal), visible(LoopBack::External));
-        assert_eq!(external - internal, Ps::ns(outside), "{variant}");
+        // Each pass waits for an edge of each clock, of which the slowest has 16 ns and 15 ns.
+        let between = (external.as_ns() - internal.as_ns() - outside).abs();
+        assert!(between < 31.0, "{variant}: {between} ns");
     }
 }
 
@@ -237,13 +240,13 @@ fn a_host_whose_queue_is_full_waits() {
     for number in 0..4000u32 {
         let before = bench.world.now();
         bench.command(0, command::kick(number % 8 * 256, 0, Payload::word(4, number.into())));
-        if bench.world.now() - before > Ps::ns(324 + 71) {
+        if bench.world.now() - before > Ps::ns(185 + 25 + 71) {
             stalls.push(number);
         }
     }
-    // The host writes one each 395 ns; the NIC, with a refill of 1000 and a look-up of 30, takes
+    // The host writes one each 281 ns; the NIC, with a refill of 1000 and a look-up of 30, takes
     // one each 1030.
-    let first = 2048 * 1030 / (1030 - 395);
+    let first = 2048 * 1030 / (1030 - 281);
     let begins = *stalls.first().expect("the queue fills");
     assert!((first..first + 5).contains(&begins), "{begins} is not about {first}");
     bench.settle();
@@ -260,9 +263,9 @@ fn a_65th_block_waits_for_a_slow_link() {
     bench.command(0, command::attach(7));
     bench.command(1, command::register(7, 1, 1, 0, 16));
     let header = Header { process: 1, region: 1, ..seed(1, 0) };
-    // The host writes a block in software 324 + 16 lines of 284 ns; the link takes 488 bytes at 20
-    // ns.
-    let (host, link) = (324 + 16 * 284, 488 * 20);
+    // The host writes a block in software 185 + 61 words of 71 and 25 ns; the link takes 488 bytes
+    // at 20 ns.
+    let (host, link) = (185 + 61 * (71 + 25), 488 * 20);
     let mut stalls = Vec::new();
     for number in 0..200 {
         let before = bench.world.now();
@@ -280,7 +283,7 @@ fn a_65th_block_waits_for_a_slow_link() {
 
 #[test]
 fn software_undoes_the_twist_of_its_board() {
-    let mut bench = Bench::new("dimmnet-1/D-twisted", 2);
+    let mut bench = Bench::new("dimmnet-1/D", 2);
     bench.command(0, command::map(0, &seed(1, 0)));
     bench.command(0, command::kick(0, 0, Payload::word(8, 0x0123_4567_89ab_cdef)));
     bench.command(0, command::kick_twisted(0, 8, Payload::word(8, 0x0123_4567_89ab_cdef)));
@@ -289,7 +292,7 @@ fn software_undoes_the_twist_of_its_board() {
     let twisted = bench.command(1, command::read(8, 8, Looks::Words)).value;
     // Each hexadecimal digit backwards.
     assert_eq!(twisted, 0x084c_2a6e_195d_3b7f);
-    let straight = Bench::new("dimmnet-1/D", 2).world.polling(Pe(0));
+    let straight = Bench::new("dimmnet-1/D-straight", 2).world.polling(Pe(0));
     assert_eq!(bench.world.polling(Pe(0)).interval, straight.interval + Ps::ns(25));
 }
 
@@ -302,7 +305,7 @@ fn what_comes_into_a_bank_is_seen_after_a_switch() {
     assert_eq!(bench.command(1, command::read(BANK, 4, Looks::Words)).value, 0);
     let before = bench.world.now();
     bench.command(1, command::switch_banks());
-    assert!(bench.world.now() - before >= Ps::us(10_000));
+    assert!(bench.world.now() - before >= Ps::us(1));
     assert_eq!(bench.command(1, command::read(BANK, 4, Looks::Words)).value, 77);
 }
 
@@ -378,7 +381,9 @@ fn packets_to_one_port_of_the_switch_wait_for_each_other() {
         .map(|stage| stage.end)
         .collect();
     ends.sort();
-    assert!(ends.windows(2).all(|two| two[1] - two[0] == Ps::ns(240)), "{ends:?}");
+    // The receiver takes each at the next edge of its slot's clock of 10 ns.
+    let apart = |two: &[Ps]| (two[1] - two[0]).as_ns() - 240.0;
+    assert!(ends.windows(2).all(|two| apart(two).abs() < 10.0), "{ends:?}");
     assert_eq!(bench.seen(0, 0, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
@@ -406,12 +411,65 @@ fn a_signal_does_not_overtake_data_in_a_bank() {
         }
         drop(happened);
     }
-    assert!(bench.world.now() > Ps::us(10_000), "a bank had to be switched");
+    let mut stages = bench.world.recorder().stages().iter();
+    assert!(stages.any(|stage| stage.name == "bank_switch"), "a bank had to be switched");
     // What is small and has its page in LLCM does not wait for banks.
     let before = bench.world.now();
     bench.ask(0, HostOp::Store { to: to(1, 16), word: Payload::word(8, 1) });
     bench.ask(0, HostOp::Quiet);
     assert!(bench.world.now() - before < Ps::us(3));
+}
+
+/// The host copies what one switch has shown it while the next packets come. No signal passes a
+/// block that its sender has put before.
+#[test]
+fn blocks_in_banks_keep_their_order() {
+    const BLOCK: usize = 2008;
+    let place = |sender: usize, number: usize| 4096 * (1 + 5 * (sender - 1) + number);
+    for seed in 1..100 {
+        let mut random = crate::random::Random::new(seed);
+        let mut bench = Bench::new("dimmnet-1/D-switch", 4);
+        for sender in 1..4 {
+            // The signals' page is in LLCM.
+            let signal = to(0, 8 * u64::from(sender));
+            bench.ask(sender, HostOp::Store { to: signal, word: Payload::word(8, 0) });
+        }
+        let steps = |bench: &mut Bench, most: u64| {
+            for _ in 0..most {
+                let ended = bench.world.next().is_none();
+                let segment = bench.segment(0);
+                for sender in 1..4 {
+                    for number in 0..usize::from(segment[8 * sender]) {
+                        let start = place(sender, number);
+                        let block = &segment[start..start + BLOCK];
+                        let whole = block.iter().all(|&byte| usize::from(byte) == 1 + number);
+                        assert!(whole, "signal {number} of node {sender} has passed its block");
+                    }
+                }
+                if ended {
+                    break;
+                }
+            }
+        };
+        for number in 0..5 {
+            for sender in 1..4 {
+                let put = HostOp::Put {
+                    to: to(0, place(sender, number) as u64),
+                    data: Payload::copy(&[1 + number as u8; BLOCK]),
+                    signal: Some(Signal {
+                        at: to(0, 8 * sender as u64),
+                        op: SignalOp::Set,
+                        value: 1 + number as u64,
+                    }),
+                    reuse: true,
+                };
+                bench.begin(sender as u32, put);
+                steps(&mut bench, random.next_bits() % 12);
+            }
+        }
+        steps(&mut bench, 1 << 20);
+        assert_eq!([1, 2, 3].map(|sender| bench.segment(0)[8 * sender]), [5; 3]);
+    }
 }
 
 #[test]
@@ -453,7 +511,7 @@ proptest! {
     /// Whatever is stored and put, by whom and in what order: it arrives where it should, once, and
     /// nothing else changes.
     #[test]
-    fn memory_becomes_what_was_written(variant in prop_oneof![Just("A"), Just("D-switch"), Just("D-twisted"), Just("design")], steps in proptest::collection::vec(any_step(2), 1..40)) {
+    fn memory_becomes_what_was_written(variant in prop_oneof![Just("A"), Just("D-switch"), Just("D-straight"), Just("design")], steps in proptest::collection::vec(any_step(2), 1..40)) {
         let mut bench = Bench::new(&format!("dimmnet-1/{variant}"), 2);
         let mut plain = vec![vec![0u8; SEGMENT]; 2];
         for step in steps {

@@ -1,5 +1,6 @@
 //! The way into one NIC: its units, and what waits to be seen.
 
+use crate::host::Polling;
 use crate::nic::Unit;
 use crate::op::Op;
 use crate::packet::{Node, Payload};
@@ -21,8 +22,12 @@ pub struct Wait {
     pub width: u8,
     pub mask: u64,
     pub value: u64,
-    pub interval: Ps,
-    pub sample: Ps,
+    /// When the first look began.
+    pub from: Ps,
+    /// The looks: one read after the other.
+    pub polling: Polling,
+    /// From the moment at which a look samples the memory until the host goes on.
+    pub after: Ps,
 }
 
 /// A write to a PE's segment that the PE cannot see yet: its bytes lie in the network's bank, or it

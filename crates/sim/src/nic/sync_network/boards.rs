@@ -71,8 +71,8 @@ pub enum Later {
     Chain(Direction, Due),
     /// A barrier is complete.
     Complete,
-    /// The host has written the register to arrive; the call is answered with this number.
-    Enter(Op, u64),
+    /// The host has written the register to arrive.
+    Enter(Op),
     /// A look that ends at this time reads the flag.
     Flag(Op, Ps),
     /// A look of the library's reads the phase.

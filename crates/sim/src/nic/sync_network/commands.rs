@@ -93,6 +93,6 @@ impl SyncNetwork {
     /// The host writes the board's register to arrive.
     pub(super) fn enter(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) {
         let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
-        self.at(cx, done, node, Later::Enter(op, 0));
+        self.at(cx, done, node, Later::Enter(op));
     }
 }

@@ -31,8 +31,8 @@ pub fn flag() -> Command {
     command(FLAG, 0, Payload::EMPTY)
 }
 
-/// The reduced barrier code: looks at the flag, and answers 0 while it is set, as the phase before
-/// is not complete; else arrives at the next phase and answers 1.
+/// The reduced barrier code: reads the flag. While it is set, the phase before is not complete, and
+/// the answer is 1: spin. Else the code arrives at the next phase, and the answer is 0: go on.
 pub fn reduced() -> Command {
     command(REDUCED, 0, Payload::EMPTY)
 }

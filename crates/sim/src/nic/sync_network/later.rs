@@ -13,7 +13,7 @@ impl SyncNetwork {
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, node: Node, later: Later) {
         let (now, board) = (cx.now(), node.index());
         match later {
-            Later::Enter(op, value) => self.arrive(cx, node, op, value),
+            Later::Enter(op) => self.arrive(cx, node, op),
             Later::Complete => self.completed(cx, node),
             Later::Flag(op, end) => {
                 cx.finish(end, op, Answer::value(self.wires.flag(board).into()))
@@ -50,19 +50,24 @@ impl SyncNetwork {
         }
     }
 
-    /// The register to arrive is written: the board drives its wire, unless it does already.
-    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, value: u64) {
+    /// The register to arrive is written.
+    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) {
+        let answer = match self.drive(cx, node, op) {
+            true => Answer::default(),
+            false => Answer::refused("the board has arrived at a barrier that is not complete"),
+        };
+        cx.finish(cx.now(), op, answer);
+    }
+
+    /// The board drives its wire, unless it does already.
+    fn drive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> bool {
         let mut completes = Vec::new();
         let arrived = self.wires.arrive(cx.now(), node.index(), &mut completes);
         if arrived {
             self.boards[node.index()].arrived = Some((op, cx.now()));
         }
         self.complete(cx, completes);
-        let answer = match arrived {
-            true => Answer::value(value),
-            false => Answer::refused("the board has arrived at a barrier that is not complete"),
-        };
-        cx.finish(cx.now(), op, answer);
+        arrived
     }
 
     /// Plans the completions of barriers.
@@ -89,14 +94,11 @@ impl SyncNetwork {
         cx.finish(end, op, Answer::value(self.wires.phases(node.index()) - before));
     }
 
-    /// A look of the reduced barrier code reads the flag.
+    /// A look of the reduced barrier code reads the board, whose circuit answers with the flag and
+    /// sets it if it is clear.
     fn reduced(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, end: Ps) {
-        if self.wires.flag(node.index()) {
-            return cx.finish(end, op, Answer::value(0));
-        }
-        // The write follows the look. Nobody else drives this wire meanwhile.
-        let written = self.cpu(cx, end, node, op, "register_write", self.is.register_write);
-        self.at(cx, written, node, Later::Enter(op, 1));
+        let was_set = !self.drive(cx, node, op);
+        cx.finish(end, op, Answer::value(was_set.into()));
     }
 
     /// A look reads whether the board's collective is over.
