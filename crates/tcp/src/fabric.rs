@@ -416,6 +416,16 @@ impl Fabric for Tcp {
         Ok(unsafe { into.read() })
     }
 
+    fn apply(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<()> {
+        if self.is_own(at) {
+            return self.fetch_op(at, size, op, operand).map(drop);
+        }
+        let Some(mut hub) = self.room(at.pe, Link::has_room)? else { return Ok(()) };
+        hub.peer(at.pe).link.apply(place(at), size, op, operand);
+        hub.added(at.pe, false);
+        Ok(())
+    }
+
     fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
         if self.is_own(at) {
             let word = self.own(at, size);

@@ -48,7 +48,7 @@ fn header() -> impl Strategy<Value = Header> {
     let kinds = [
         Kind::Hello,
         Kind::Store,
-        Kind::Add,
+        Kind::Apply,
         Kind::Put,
         Kind::Get,
         Kind::Update,

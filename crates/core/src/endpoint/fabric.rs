@@ -205,6 +205,16 @@ pub trait Fabric: Send + Sync {
     /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes, and returns its old value.
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64>;
 
+    /// Updates a word of `size` (4, 8) bytes. The update is a write: it is ordered by a fence, and
+    /// visible after [`quiet`](Self::quiet). By default it is a [`fetch_op`](Self::fetch_op), which
+    /// waits for an answer.
+    ///
+    /// # Errors
+    /// Where the update is known to be lost.
+    fn apply(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<()> {
+        self.fetch_op(at, size, op, operand).map(drop)
+    }
+
     /// Stores `new` if the word holds `expected`, and returns its old value.
     fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64>;
 

@@ -437,6 +437,20 @@ impl Spot<'_> {
         Ok(old)
     }
 
+    /// Updates the word at the range's start, of 4 or 8 bytes, atomically. Far, this is a write: it
+    /// waits for no answer.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn apply<T: Word>(&self, op: AtomicOp, operand: T) -> Result<()> {
+        let Route::Far(at) = self.word::<T>() else {
+            return self.fetch_op(op, operand).map(drop);
+        };
+        self.owner.fabric().apply(at, size_of::<T>(), op, operand.to_bits())?;
+        self.wrote();
+        Ok(())
+    }
+
     /// Replaces the word at the range's start by `new` if it holds `expected`, bit for bit; gives
     /// what it held.
     ///

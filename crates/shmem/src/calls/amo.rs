@@ -49,13 +49,25 @@ fn update<T: Word>(
     value: T,
     pe: c_int,
 ) -> T {
-    if let Some(word) = aligned(ctx, dest, pe) {
-        // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
-        let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-        near::wrote(pe);
-        return T::from_bits(old);
+    update_near(ctx, dest, op, value, pe)
+        .unwrap_or_else(|| update_anywhere(call, ctx, dest, op, value, pe))
+}
+
+/// The operations without a result.
+#[inline(always)]
+fn apply<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) {
+    if update_near(ctx, dest, op, value, pe).is_none() {
+        apply_anywhere(call, ctx, dest, op, value, pe);
     }
-    update_anywhere(call, ctx, dest, op, value, pe)
+}
+
+#[inline(always)]
+fn update_near<T: Word>(ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> Option<T> {
+    let word = aligned(ctx, dest, pe)?;
+    // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
+    let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
+    near::wrote(pe);
+    Some(T::from_bits(old))
 }
 
 #[cold]
@@ -74,6 +86,22 @@ fn update_anywhere<T: Word>(
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
+}
+
+#[cold]
+fn apply_anywhere<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    op: AtomicOp,
+    value: T,
+    pe: c_int,
+) {
+    if aligned_to_count(ctx, dest, pe).is_some() {
+        update_anywhere(call, ctx, dest, op, value, pe);
+    } else {
+        or_die(call, anywhere(call, "dest", ctx, dest, pe).apply(op, value));
+    }
 }
 
 /// The end of an operation on a near word whose value was `old`, where accesses are counted. An
@@ -181,7 +209,7 @@ pub unsafe fn fetch_inc<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, pe:
 
 #[inline(always)]
 pub unsafe fn inc<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, pe: c_int) {
-    update(call, ctx, dest, AtomicOp::Add, one(), pe);
+    apply(call, ctx, dest, AtomicOp::Add, one(), pe);
 }
 
 /// Operations with an operand: with a result, without one, and with a result in a variable. The
@@ -195,7 +223,7 @@ macro_rules! with_operand {
 
         #[inline(always)]
         pub unsafe fn $plain<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
-            update(call, ctx, dest, AtomicOp::$op, value, pe);
+            apply(call, ctx, dest, AtomicOp::$op, value, pe);
         }
 
         #[inline(always)]

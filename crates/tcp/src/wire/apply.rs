@@ -75,7 +75,7 @@ impl Link {
                 continue;
             }
             match self.next_record(&mut bytes)? {
-                Some((header, new)) => self.apply(header, new, home, &mut came)?,
+                Some((header, new)) => self.apply_record(header, new, home, &mut came)?,
                 None => break,
             }
         }
@@ -139,7 +139,7 @@ impl Link {
 
     /// Applies a record, or begins to; `new` is the word that follows the header of a compare and
     /// swap.
-    fn apply(
+    fn apply_record(
         &mut self,
         header: Header,
         new: u64,
@@ -167,11 +167,12 @@ impl Link {
                 }
                 self.applied(came);
             }
-            Kind::Add => {
-                let size = header.word_size(&[8])?;
+            Kind::Apply => {
+                let op = op_of(header.aux).ok_or(header.bad_word())?;
+                let size = header.word_size(&[4, 8])?;
                 match place(size)? {
                     // SAFETY: as above.
-                    Some(to) => _ = unsafe { shm::fetch_op(to, size, AtomicOp::Add, value) },
+                    Some(to) => _ = unsafe { shm::fetch_op(to, size, op, value) },
                     None => self.inbox.refuses = true,
                 }
                 self.applied(came);

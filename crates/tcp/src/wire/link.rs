@@ -163,11 +163,15 @@ impl Link {
     pub fn signal(&mut self, at: Place, op: SignalOp, value: u64) {
         match op {
             SignalOp::Set => self.store(at, 8, value),
-            SignalOp::Add => {
-                self.count();
-                self.push(Kind::Add, 8, at, value);
-            }
+            SignalOp::Add => self.apply(at, 8, AtomicOp::Add, value),
         }
+    }
+
+    /// Updates a word, and asks for no answer.
+    #[inline]
+    pub fn apply(&mut self, at: Place, size: usize, op: AtomicOp, operand: u64) {
+        self.count();
+        self.push(Kind::Apply, aux_of(size, op), at, operand);
     }
 
     /// Notifies the peer: writes a block of at most [`COPIED`] bytes, which is copied, and then a

@@ -16,7 +16,7 @@
 //! |---|---|---|---|---|
 //! | hello: the first one in each direction | | version | | |
 //! | store: a word | size | the word | | yes |
-//! | add: to a word of 8 bytes, without an answer | | operand | | yes |
+//! | apply: updates a word, by an operation, without an answer | size, operation | operand | | yes |
 //! | put: a block | | bytes | the block | yes |
 //! | get | | bytes | | yes |
 //! | update: a word, by an operation, with an answer | size, operation | operand | | yes |

@@ -6,7 +6,7 @@ use memonet_core::unstable::shm::AtomicOp;
 pub const HEADER: usize = 24;
 
 /// Of the protocol: both ends must have the same.
-pub(super) const VERSION: u64 = 0x6d6e_7463_7000_0001;
+pub(super) const VERSION: u64 = 0x6d6e_7463_7000_0002;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub enum Kind {
     Hello = 1,
     /// Stores a word.
     Store,
-    /// Adds to a word of 8 bytes.
-    Add,
+    /// Updates a word, without an answer.
+    Apply,
     /// Writes a block.
     Put,
     /// Reads a block.
@@ -43,7 +43,7 @@ pub enum Kind {
 const KINDS: [Kind; 13] = [
     Kind::Hello,
     Kind::Store,
-    Kind::Add,
+    Kind::Apply,
     Kind::Put,
     Kind::Get,
     Kind::Update,
