@@ -7,7 +7,7 @@
 //! **The library begins once in a process.** Versions up to 5.0 keep what they have freed at their
 //! end: a process in which it begins again crashes when it ends again, and one in which MPI finds
 //! it begun by somebody else does not find itself in the job. So memonet's session is in a
-//! [child](child) of the process, and leaves the library here to the program's MPI. Where MPI has
+//! child of the process, and leaves the library here to the program's MPI. Where MPI has
 //! begun it before, the library counts, and memonet uses it here: it must not begin in a child of
 //! a process that has it.
 
