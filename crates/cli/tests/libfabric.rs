@@ -95,7 +95,7 @@ fn a_lost_host_ends_the_waits_of_others() {
         std::thread::sleep(Duration::from_millis(300));
         let how = if off {
             hosts.off(2);
-            "nothing was heard of it for 2 seconds"
+            "nothing was heard of it for 2.4 seconds"
         } else {
             hosts.kill(2);
             "the connection to memonet's agent there has closed"
