@@ -155,8 +155,8 @@ fn start_there(hosts: &Hosts, options: &[&str], program: &[&str]) -> cluster::Jo
 /// By power, of which nobody is told, and by the end of all its processes at once.
 #[test]
 fn kills_of_hosts() {
-    let mut random = random(4);
-    for round in 0..setting("MEMONET_TEST_HOST_KILLS", 4u64) {
+    let (mut random, mut seen, kills) = (random(4), 0, setting("MEMONET_TEST_HOST_KILLS", 4u64));
+    for round in 0..kills {
         // A host that was killed does not come back.
         let Some(hosts) = Hosts::new(3) else { return };
         let job = start_there(&hosts, &[], &["mourn"]);
@@ -171,10 +171,14 @@ fn kills_of_hosts() {
         };
         let ended = job.end();
         assert_eq!(ended.status, 128 + 9, "{ended:?}");
+        // While the job begins, a wait depends on some of the PEs, and none says anything here.
+        let Some(named) = named(&ended) else { continue };
         let first = [1, 3][victim - 2];
         let text = format!("PE {first} on h{victim} failed: its host is lost: {how}");
-        assert_eq!(named(&ended), Some(text), "{ended:?}");
+        assert_eq!(named, text, "{ended:?}");
+        seen += 1;
     }
+    assert!(seen > 0, "no job had begun");
 }
 
 /// A cut of up to 1.8 s loses nothing; after one of more than 2.5 s, the host is lost.
