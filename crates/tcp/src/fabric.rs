@@ -52,6 +52,7 @@ impl Tcp {
             vain: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             sleeps: AtomicBool::new(false),
+            has_slept: AtomicBool::new(false),
             ends: AtomicBool::new(false),
         };
         Ok(Tcp { shared: shared.into(), progress: Mutex::default() })
@@ -498,6 +499,19 @@ impl Fabric for Tcp {
         }
     }
 
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        let shared = &*self.shared;
+        // A forked child moves nothing.
+        if shared.used_by.load(Ordering::Relaxed) != forks::generation() {
+            return None;
+        }
+        shared.has_slept.store(true, Ordering::Relaxed);
+        if shared.keeps_back.load(Ordering::Relaxed) {
+            self.lock().want_writes();
+        }
+        Some(shared.pollers.fd())
+    }
+
     fn sleeps(&self) {
         let shared = &*self.shared;
         // A forked child has no thread.
@@ -517,7 +531,11 @@ impl Fabric for Tcp {
         }
         let shared = &*self.shared;
         let vain = shared.vain.load(Ordering::Relaxed);
-        let skips = vain > OFTEN && !shared.calls.load(Ordering::Relaxed).is_multiple_of(RARELY);
+        let has_slept = shared.has_slept.load(Ordering::Relaxed)
+            && shared.has_slept.swap(false, Ordering::Relaxed);
+        let skips = !has_slept
+            && vain > OFTEN
+            && !shared.calls.load(Ordering::Relaxed).is_multiple_of(RARELY);
         // Whoever has the lock does it.
         let Some(mut hub) = (if skips { None } else { shared.hub.try_lock().ok() }) else {
             return false;
@@ -525,7 +543,10 @@ impl Fabric for Tcp {
         if hub.has_broken() {
             hub.settle();
         }
-        let moved = hub.pump(None);
+        let moved = match has_slept {
+            true => hub.write_all() | hub.look_at_all(),
+            false => hub.pump(None),
+        };
         drop(hub);
         shared.vain.store(if moved { 0 } else { vain.saturating_add(1) }, Ordering::Relaxed);
         moved

@@ -24,7 +24,10 @@ pub(crate) struct Shared {
     pub(crate) vain: AtomicU32,
     /// Threads that wait in calls.
     pub(crate) waiting: AtomicU32,
-    /// Whether a thread of the PE has gone to sleep since the progress thread last asked.
+    /// Whether a thread of the PE has slept on the descriptors since `progress` last looked at all.
+    pub(crate) has_slept: AtomicBool,
+    /// Whether a thread of the PE has gone to sleep on its doorbell since the progress thread last
+    /// asked.
     pub(crate) sleeps: AtomicBool,
     pub(crate) ends: AtomicBool,
 }

@@ -4,8 +4,8 @@
 //! for a millisecond at a time: if it slept on the sockets, each message would wake it, and it
 //! would take the CPU from the thread that polls. Each time it wakes, it sends what the PE has not
 //! sent: so what was started is visible after a bounded time, whatever the PE does then. After a
-//! millisecond without a call, or when a thread of the PE goes to sleep in a wait, it sleeps on the
-//! sockets, until one of these ends its sleep:
+//! millisecond without a call, or when a thread of the PE goes to sleep on its doorbell, it sleeps
+//! on the sockets, until one of these ends its sleep:
 //!
 //! * something comes: it applies that, and sleeps there again, unless there has been a call and no
 //!   thread has gone to sleep after it. If a thread of the PE sleeps in a wait, it is woken,

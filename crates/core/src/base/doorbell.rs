@@ -112,10 +112,11 @@ impl Doorbell {
         self.read() & ASLEEP != 0
     }
 
-    /// Wakes the owner if it has announced itself; called after the write it may wait for.
+    /// Wakes the owner if it has announced itself; called after the write it may wait for. Says
+    /// whether it had.
     #[inline]
-    pub(crate) fn ring(self, membarrier: bool) {
-        self.ring_if(ASLEEP, membarrier);
+    pub(crate) fn ring(self, membarrier: bool) -> bool {
+        self.ring_if(ASLEEP, membarrier)
     }
 
     /// Wakes the owner if it sleeps on words that plain stores may change.
@@ -125,9 +126,9 @@ impl Doorbell {
     }
 
     #[inline]
-    fn ring_if(self, bit: u32, membarrier: bool) {
+    fn ring_if(self, bit: u32, membarrier: bool) -> bool {
         order_rings(membarrier);
-        self.ring_now(bit);
+        self.ring_now(bit)
     }
 
     /// [`ring`](Self::ring) after a call of [`order_rings`], for several doorbells at the price of
@@ -138,11 +139,13 @@ impl Doorbell {
     }
 
     #[inline]
-    fn ring_now(self, bit: u32) {
+    fn ring_now(self, bit: u32) -> bool {
         let old = self.read();
         if old & bit != 0 {
             self.wake(old, bit);
+            return true;
         }
+        false
     }
 
     #[cold]

@@ -118,8 +118,9 @@ impl Control {
         own_segment: Option<u64>,
     ) -> Self {
         // A fence on every CPU of the node pays where sleeping is rare. Where PEs outnumber CPUs it
-        // is not rare, and the nanoseconds of a fence in each ring do not matter.
-        let membarrier = shm::register_membarrier() && near <= cpus;
+        // is not rare, and the nanoseconds of a fence in each ring do not matter. A PE without near
+        // peers is rung after a message, which takes far longer than a fence.
+        let membarrier = (2..=cpus).contains(&near) && shm::register_membarrier();
         let job_id = random();
         // SAFETY: the fields lie in the first page of the mapping, are aligned (asserted in
         // `layout`), and no PE exists yet.
@@ -235,9 +236,9 @@ impl Control {
         header!(self.mapping, departures)
     }
 
-    /// Wakes a PE of this node, if it sleeps.
-    pub(crate) fn wake(&self, pe: usize) {
-        self.doorbell(pe).ring(self.membarrier);
+    /// Wakes a PE of this node, if it sleeps. Says whether it did, or was about to.
+    pub(crate) fn wake(&self, pe: usize) -> bool {
+        self.doorbell(pe).ring(self.membarrier)
     }
 
     #[inline]

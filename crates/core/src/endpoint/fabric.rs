@@ -245,9 +245,9 @@ pub trait Fabric: Send + Sync {
     /// that this PE had started. A fabric that works elsewhere always gives false.
     fn progress(&self) -> bool;
 
-    /// A thread of this PE is about to sleep in a wait, for which it has announced itself. A fabric
-    /// that leaves what comes to the PE's polls for a while takes it by itself from now on, and
-    /// wakes the sleeper. Called before each sleep, from any thread.
+    /// A thread of this PE is about to sleep on its doorbell in a wait, for which it has announced
+    /// itself. A fabric that leaves what comes to the PE's polls for a while takes it by itself
+    /// from now on, and wakes the sleeper. Called before each such sleep, from any thread.
     fn sleeps(&self) {}
 
     /// Announces a range of this PE's segment, as byte offsets in it, before its first use: the
@@ -268,14 +268,13 @@ pub trait Fabric: Send + Sync {
 
     /// A descriptor that is readable while [`progress`](Self::progress) has work to do, or when
     /// data have been delivered to this PE since the last `progress`, which makes it unreadable
-    /// again. It is one descriptor as long as the fabric lives.
+    /// again. It is one descriptor as long as the fabric lives. Called before each sleep on it.
     ///
-    /// If all memory of a PE is behind the fabric, the PE sleeps on this descriptor, from any
-    /// thread, and also polls at intervals. A PE with near peers sleeps on its doorbell instead,
-    /// where these wake it: a fabric that must work without delay then needs a thread of its own.
-    /// A fabric that has such a thread anyway, as `tcp`, gives no descriptor: the thread takes what
-    /// comes and rings the doorbell ([`sleeps`](Self::sleeps)), and a PE that slept on the same
-    /// sockets would be woken by each message a second time.
+    /// If all memory of a PE is behind the fabric, one thread of the PE sleeps on this descriptor,
+    /// and also polls at intervals. What another thread delivers meanwhile wakes it by
+    /// [`Seat::wake`](crate::unstable::Seat::wake). Other threads, and a PE with near peers, sleep
+    /// on the doorbell instead: a fabric that must work without delay then needs a thread of its
+    /// own.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -1,9 +1,10 @@
 //! State of what the waits of a PE move on, for [`progress`](super::progress).
 
 use super::control::Control;
+use super::descriptor::Descriptor;
 use super::virtual_clock::Due;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Work that waits do for other PEs, such as a barrier that needs help after its arrival.
 pub(crate) trait Relay: Send + Sync {
@@ -52,6 +53,8 @@ pub(crate) struct Progress {
     pub(crate) heard: AtomicU32,
     /// Whether this PE's front end wants the attention of its waits.
     pub(crate) attention: AtomicBool,
+    /// Where a thread of this PE sleeps on its fabric's descriptor.
+    pub(super) descriptor: Arc<Descriptor>,
 }
 
 impl Progress {
@@ -64,6 +67,7 @@ impl Progress {
             sockets: AtomicU32::new(0),
             heard: AtomicU32::new(0),
             attention: AtomicBool::new(false),
+            descriptor: Arc::default(),
         }
     }
 }

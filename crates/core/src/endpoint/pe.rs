@@ -2,6 +2,7 @@
 //! The layers above keep their state beside it ([`layers`](super::layers)).
 
 use super::control::Control;
+use super::descriptor::Descriptor;
 use super::fabric::{Fabric, VirtualClock};
 use super::late::Late;
 use super::marks::Marks;
@@ -155,6 +156,12 @@ impl Pe {
         Pe { checked, ..self }
     }
 
+    /// Uses the place of sleepers that its fabric knows.
+    pub(crate) fn with_descriptor(mut self, descriptor: Arc<Descriptor>) -> Self {
+        self.progress.descriptor = descriptor;
+        self
+    }
+
     /// Whether the checks that cost time are on.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
@@ -259,7 +266,9 @@ impl Pe {
     /// Wakes `target` if it sleeps: called after a signal.
     #[inline]
     pub(crate) fn ring(&self, target: usize) {
-        self.control.doorbell(target).ring(self.control.membarrier());
+        if self.control.doorbell(target).ring(self.control.membarrier()) && target == self.me {
+            self.progress.descriptor.nudge();
+        }
     }
 
     /// [`ring`](Self::ring) for a doorbell that was looked up before.

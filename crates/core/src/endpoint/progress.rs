@@ -7,7 +7,6 @@ use super::pe::Pe;
 use crate::base::doorbell::{Doorbell, Ticket};
 use crate::base::shm;
 use crate::base::{lock, try_lock};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -52,20 +51,13 @@ impl Pe {
     /// peers, the fabric delivers everything but departures, which the PE sees after `time`.
     pub(crate) fn sleep(&self, bell: Doorbell, ticket: Ticket, time: Duration) {
         if let Some(fabric) = self.far_fabric() {
+            if !self.has_near_peers() && self.progress.descriptor.sleep(fabric, bell, ticket, time)
+            {
+                return;
+            }
             fabric.sleeps();
         }
-        let fd = self.far_fabric().filter(|_| !self.has_near_peers()).and_then(Fabric::wake_fd);
-        match fd {
-            None => bell.sleep(ticket, time),
-            // Rung since the ticket was drawn.
-            Some(_) if bell.stale(ticket) => {}
-            Some(fd) => {
-                let most =
-                    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-                // An interrupted poll is a spurious wake-up.
-                let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most));
-            }
-        }
+        bell.sleep(ticket, time);
     }
 
     /// Announces PEs that are gone to the fabric, each once.
@@ -189,6 +181,40 @@ mod tests {
             assert!(slept < LONG, "{settings:?}: {slept:?}");
             assert!(moved || !settings.contains("wake"), "{settings:?}: nothing came?");
         }
+    }
+
+    /// Two threads of a PE sleep, one of them on the fabric's descriptor; a third rings.
+    #[test]
+    fn a_ring_of_its_own_threads_ends_a_sleep() {
+        let job = Job::threads_with(&far::options("wake=1"), 2, |job| {
+            let (pe, rung) = (&job.pe, AtomicBool::new(false));
+            let bell = pe.control().doorbell(job.pe());
+            let sleep = || {
+                let start = Instant::now();
+                while !rung.load(Ordering::SeqCst) && start.elapsed() < LONG {
+                    let ticket = bell.announce(false, pe.control().membarrier());
+                    if !rung.load(Ordering::SeqCst) {
+                        pe.sleep(bell, ticket, LONG);
+                    }
+                }
+                assert!(start.elapsed() < LONG, "no ring came");
+            };
+            for round in 0..200 {
+                rung.store(false, Ordering::SeqCst);
+                std::thread::scope(|scope| {
+                    scope.spawn(sleep);
+                    scope.spawn(sleep);
+                    // At the moment of the announcement, or later.
+                    while !bell.is_announced() {
+                        std::thread::yield_now();
+                    }
+                    (0..round % 8).for_each(|_| std::thread::yield_now());
+                    rung.store(true, Ordering::SeqCst);
+                    pe.ring(job.pe());
+                });
+            }
+        });
+        job.unwrap();
     }
 
     /// However long a far PE computes, those that wait for it use no CPU: they sleep.

@@ -41,6 +41,7 @@ use crate::endpoint::control::Control;
 use crate::endpoint::fabric::{Fabric, FarAddress};
 use crate::job::Job;
 use crate::lifecycle::launch::JobFile;
+use crate::lifecycle::start::Seat;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
@@ -114,13 +115,8 @@ impl Hosted {
     /// # Errors
     /// [`Error::Environment`] for variables with impossible values.
     pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
-        let job = Job::from_control(
-            self.control.clone(),
-            pe,
-            Some(fabric),
-            None,
-            crate::endpoint::check::asked()?,
-        )?;
+        let seat = Seat::new(self.control.clone(), pe);
+        let job = Job::at(seat, Some(fabric), None, crate::endpoint::check::asked()?)?;
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);
         Ok(job)

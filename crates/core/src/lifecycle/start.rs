@@ -13,6 +13,7 @@ use crate::base::settings::{self, ENV_FD};
 use crate::base::status::State;
 use crate::endpoint::check;
 use crate::endpoint::control::Control;
+use crate::endpoint::descriptor::Descriptor;
 use crate::endpoint::ending;
 use crate::endpoint::fabric::Fabric;
 use crate::endpoint::pe::Pe;
@@ -30,9 +31,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub struct Seat {
     control: Arc<Control>,
     me: usize,
+    descriptor: Arc<Descriptor>,
 }
 
 impl Seat {
+    pub(crate) fn new(control: Arc<Control>, me: usize) -> Self {
+        Seat { control, me, descriptor: Arc::default() }
+    }
+
     /// The PE's number.
     pub fn pe(&self) -> usize {
         self.me
@@ -70,7 +76,9 @@ impl Seat {
 
     /// Wakes this PE's waits, if they sleep. Called after a fabric has delivered to its segment.
     pub fn wake(&self) {
-        self.control.wake(self.me);
+        if self.control.wake(self.me) {
+            self.descriptor.nudge();
+        }
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -161,23 +169,23 @@ impl Job {
                 "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it",
             ));
         }
-        let control = Arc::new(control);
-        let fabric = connect(&Seat { control: control.clone(), me })?;
+        let seat = Seat::new(Arc::new(control), me);
+        let fabric = connect(&seat)?;
         let watch = watch.map(|watch| Box::new(watch) as Box<dyn Watcher>);
-        let job = Job::from_control(control, me, fabric, watch, check)?;
+        let job = Job::at(seat, fabric, watch, check)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
 
-    pub(crate) fn from_control(
-        control: Arc<Control>,
-        me: usize,
+    pub(crate) fn at(
+        seat: Seat,
         fabric: Option<Box<dyn Fabric>>,
         watch: Option<Box<dyn Watcher>>,
         check: bool,
     ) -> Result<Job> {
         ending::mark_children()?;
-        let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
+        let pe = Pe::new(seat.control, seat.me, fabric, watch);
+        let pe = Arc::new(pe.with_checks(check).with_descriptor(seat.descriptor));
         wait::state::begin(&pe);
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
@@ -232,9 +240,9 @@ impl Job {
             Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
         let jobs = (0..n)
             .map(|me| {
-                let seat = Seat { control: control.clone(), me };
+                let seat = Seat::new(control.clone(), me);
                 let fabric = options.fabric.as_ref().map(|connect| connect(&seat)).transpose()?;
-                Job::from_control(control.clone(), me, fabric, None, check)
+                Job::at(seat, fabric, None, check)
             })
             .collect::<Result<Vec<_>>>()?;
         let first_panic = Mutex::new(None);

@@ -58,6 +58,9 @@ use std::time::Duration;
 /// Where PEs share CPUs, for each of them, as each may have a little to do, up to [`MOST_GAPS`].
 const GAP_CYCLES: u64 = 400_000;
 const MOST_GAPS: u64 = 4;
+/// The same for a PE that waits for a fabric alone: less than a waiting PE beside it stays awake,
+/// and more than interrupts and this PE's own progress thread take.
+const FAR_GAP_CYCLES: u64 = AWAKE_CYCLES / 2;
 /// Cycles for which a wait stays awake, for each PE that shares the CPU: some ten times what going
 /// to sleep and being woken costs. With less, PEs that were woken one after the other would sleep
 /// again before the last of them is up.
@@ -116,7 +119,9 @@ fn stay_awake<R>(
     let (mut start, interference) = (cycles(), Interference::of(pe));
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
-    let (patience, most) = (AWAKE_CYCLES * sharing, GAP_CYCLES * sharing.min(MOST_GAPS));
+    let is_alone = pe.has_far() && !pe.has_near_peers();
+    let most = if is_alone { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
+    let patience = AWAKE_CYCLES * sharing;
     let mut last = start;
     while last.saturating_sub(start) < patience {
         let found = match policy.round(pe, &terms, last, look) {
@@ -124,22 +129,26 @@ fn stay_awake<R>(
             ControlFlow::Break(end) => return Ok(end),
         };
         let now = cycles();
-        let gap = now.saturating_sub(last) > most;
-        if gap {
-            interference.seen(now);
-        }
+        let mut gap = now.saturating_sub(last) > most;
         if found.is_some() {
+            if gap {
+                interference.seen(now);
+            }
             return Ok(found);
         }
         let moved = pe.progress();
+        // What a fabric does takes its time, but finding nothing takes little.
+        last = if pe.has_far() { cycles() } else { now };
+        gap |= is_alone && !moved && last.saturating_sub(now) > most;
+        if gap {
+            interference.seen(last);
+        }
         if let Some(found) = check_end(pe, terms, look)? {
             return Ok(Some(found));
         }
         if gap {
             break;
         }
-        // What a fabric does takes its time.
-        last = if pe.has_far() { cycles() } else { now };
         if moved {
             // A PE that far PEs talk to answers them faster awake, whatever it waits for.
             start = last;
