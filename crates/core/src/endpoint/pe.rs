@@ -35,6 +35,8 @@ pub(crate) struct Pe {
     simulated: bool,
     /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
     pes_per_cpu: usize,
+    /// Whether waits look several times between two calls of the fabric.
+    spins: bool,
     pub(super) marks: Marks,
     late: Late,
     pub(crate) progress: Progress,
@@ -90,16 +92,18 @@ impl Pe {
             false => Box::default(),
         };
         let pes_per_cpu = record.pes_per_cpu(me).unwrap_or_else(|| npes.div_ceil(control.cpus()));
+        let near_peers = (0..near.len()).any(|pe| pe != me && !near[pe].0.is_null());
         let pe = Pe {
             me,
             pid: AtomicU32::new(std::process::id()),
             npes,
             checked: false,
             simulated,
-            fabric,
             pes_per_cpu,
             marks: Marks::new(near.len()),
-            near_peers: (0..near.len()).any(|pe| pe != me && !near[pe].0.is_null()),
+            spins: pes_per_cpu <= 1 && (near_peers || fabric.is_none()),
+            near_peers,
+            fabric,
             near,
             record,
             late: Late::default(),
@@ -149,6 +153,19 @@ impl Pe {
     #[inline]
     pub(crate) fn crowded(&self) -> bool {
         self.pes_per_cpu > 1
+    }
+
+    /// Whether a wait may be answered by memory alone while this PE has its CPU for itself: by a
+    /// near peer. What far peers write comes with [`progress`](Self::progress).
+    #[inline]
+    pub(crate) fn spins(&self) -> bool {
+        self.spins
+    }
+
+    /// Whether all peers are far.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.has_far() && !self.near_peers
     }
 
     /// Turns the checks that cost time on or off.

@@ -90,7 +90,7 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
     pe.send_written();
     // The answer to what was just sent: nothing may come between it and the caller, not even a
     // clock.
-    if cfg!(not(loom)) && !pe.crowded() { policy::spin(look) } else { None }
+    if cfg!(not(loom)) && pe.spins() { policy::spin(look) } else { None }
 }
 
 #[inline(never)]
@@ -119,8 +119,7 @@ fn stay_awake<R>(
     let (mut start, interference) = (cycles(), Interference::of(pe));
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
-    let is_alone = pe.has_far() && !pe.has_near_peers();
-    let most = if is_alone { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
+    let most = if pe.is_alone() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
     let patience = AWAKE_CYCLES * sharing;
     let mut last = start;
     while last.saturating_sub(start) < patience {
@@ -139,7 +138,7 @@ fn stay_awake<R>(
         let moved = pe.progress();
         // What a fabric does takes its time, but finding nothing takes little.
         last = if pe.has_far() { cycles() } else { now };
-        gap |= is_alone && !moved && last.saturating_sub(now) > most;
+        gap |= pe.is_alone() && !moved && last.saturating_sub(now) > most;
         if gap {
             interference.seen(last);
         }

@@ -19,7 +19,7 @@ const PACE_CYCLES: u64 = 60;
 #[inline(always)]
 pub(crate) fn paced_polling<R>(pe: &Pe, mut look: impl FnMut() -> Option<R>) -> Option<R> {
     pe.wake_written();
-    if cfg!(loom) || pe.crowded() || pe.is_simulated() {
+    if cfg!(loom) || !pe.spins() || pe.is_simulated() {
         return None;
     }
     let mut last = cycles();

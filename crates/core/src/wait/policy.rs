@@ -4,6 +4,7 @@
 //! | policy | chosen | why |
 //! |---|---|---|
 //! | [`Spin`](Policy::Spin) | each PE has a CPU of its own | the answer comes within nanoseconds, and a yield to nobody costs 0.4 us |
+//! | [`Poll`](Policy::Poll) | all peers are far, and the PE has a CPU of its own | the answer comes by the fabric, which each round asks: looks between delay it |
 //! | [`Yield`](Policy::Yield) | PEs share CPUs, and a PE of this CPU may have to act | the CPU goes to a PE that has something to do; a change of processes costs 1.1 us |
 //! | [`YieldAfterSpin`](Policy::YieldAfterSpin) | PEs share CPUs, and none of this CPU can act | the answer comes from another CPU sooner than a yield would come back, and each CPU changes processes once less in a barrier |
 //! | [`SpinForCpu`](Policy::SpinForCpu) | beside interference, where PEs share CPUs and none of this CPU can act | one PE of each CPU spins for all that sleep there: to wake a sleeper of another CPU takes longer (30 us) than all else of a barrier |
@@ -38,6 +39,8 @@ pub(super) const MOST_SHARING: u64 = 64;
 pub(super) enum Policy {
     /// Looks again and again, with a pause between.
     Spin,
+    /// Looks once.
+    Poll,
     /// Hands the CPU to another PE, then looks.
     Yield,
     /// Looks again and again for a while, then yields.
@@ -69,7 +72,7 @@ impl Policy {
             return if spins { Policy::SpinForCpu } else { Policy::Sleep };
         }
         if !crowded {
-            return Policy::Spin;
+            return if pe.is_alone() { Policy::Poll } else { Policy::Spin };
         }
         let policy = Policy::of_shared_cpu(pe, terms, now);
         if yield_hint::take(pe) { Policy::Yield } else { policy }
@@ -95,6 +98,7 @@ impl Policy {
     ) -> ControlFlow<Option<R>, Option<R>> {
         ControlFlow::Continue(match *self {
             Policy::Spin => spin(look),
+            Policy::Poll => look(),
             Policy::YieldAfterSpin { since }
                 if last.saturating_sub(since) < SPIN_BEFORE_YIELD_CYCLES =>
             {
