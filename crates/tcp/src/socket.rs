@@ -15,6 +15,13 @@ pub(crate) const PIECES: usize = 32;
 /// # Safety
 /// The pieces are readable.
 pub(crate) unsafe fn send(socket: BorrowedFd<'_>, pieces: &[Piece]) -> Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // Cheaper by some hundredths of a round trip than a message header.
+    if let [Piece { start, len, .. }] = *pieces {
+        // SAFETY: the caller promises the piece.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), start.cast(), len, flags) };
+        return was_sent(sent);
+    }
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
     for (part, piece) in parts.iter_mut().zip(pieces) {
         *part = libc::iovec { iov_base: piece.start.cast_mut().cast(), iov_len: piece.len };
@@ -23,9 +30,12 @@ pub(crate) unsafe fn send(socket: BorrowedFd<'_>, pieces: &[Piece]) -> Result<us
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = pieces.len().min(PIECES) as _;
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the header names `parts`, whose pieces the caller promises.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
+    was_sent(sent)
+}
+
+fn was_sent(sent: isize) -> Result<usize> {
     if sent >= 0 { Ok(sent as usize) } else { unless_busy(Error::last_os_error()).map(|()| 0) }
 }
 
@@ -48,6 +58,13 @@ pub(crate) unsafe fn receive(
     direct: Option<(*mut u8, usize)>,
     buffer: &mut [u8],
 ) -> Result<Received> {
+    // Cheaper by some hundredths of a round trip than a message header.
+    if direct.is_none() {
+        let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: the buffer is writable.
+        let came = unsafe { libc::recv(socket.as_raw_fd(), start, len, libc::MSG_DONTWAIT) };
+        return received(came);
+    }
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
     let mut count = 0;
     for (start, len) in direct.into_iter().chain([(buffer.as_mut_ptr(), buffer.len())]) {
@@ -60,6 +77,10 @@ pub(crate) unsafe fn receive(
     message.msg_iovlen = count as _;
     // SAFETY: the header names the buffer, and what the caller promises.
     let came = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
+    received(came)
+}
+
+fn received(came: isize) -> Result<Received> {
     match came {
         0 => Ok(Received::End),
         came if came > 0 => Ok(Received::Bytes(came as usize)),
