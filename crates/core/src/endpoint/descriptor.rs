@@ -7,11 +7,11 @@
 //! waits for.
 //!
 //! *No ring of the PE's threads is missed.* A sleeper (P1) takes the place, then (P2) looks whether
-//! its ticket is stale, then (P3) polls. A ringer (R1) changes the doorbell, then (R2) looks whether
-//! the place is taken, and if so (R3) writes the eventfd. P1, P2, R1 and R2 have one order that all
-//! threads agree on. If R1 comes before P2, the ticket is stale. If not, P1 comes before R2, and the
-//! eventfd ends P3. Only the sleeper empties the eventfd, after P3: a ring that comes late is a
-//! spurious wake-up of the next sleeper.
+//! its ticket is stale, then (P3) polls. A ringer (R1) changes the doorbell, then (R2) looks
+//! whether the place is taken, and if so (R3) writes the eventfd. P1, P2, R1 and R2 have one order
+//! that all threads agree on. If R1 comes before P2, the ticket is stale. If not, P1 comes before
+//! R2, and the eventfd ends P3. Only the sleeper empties the eventfd, after P3: a ring that comes
+//! late is a spurious wake-up of the next sleeper.
 
 use super::fabric::Fabric;
 use crate::base::doorbell::{Doorbell, Ticket};
