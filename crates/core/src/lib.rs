@@ -13,7 +13,7 @@
 //! | send a block | [`Window::put`], [`Window::put_signal`], [`Window::prepare`] |
 //! | wait for a word | [`Window::wait_until`] and its kin |
 //! | meet | [`Job::barrier`], [`Barrier`] |
-//! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`] |
+//! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`], of slices `_slice`, between windows `_into` |
 //! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
 //! | stream blocks to many PEs | [`Job::multicast`] |

@@ -106,10 +106,8 @@
 //!         all.push(halo.read(place + 1));
 //!         cells = all.windows(3).map(|of| (of[0] + of[1] + of[2]) / 3.0).collect();
 //!     }
-//! #   let (sum, place) = (job.window::<f64>(1)?, 0..1);
-//! #   sum.write(0, cells.iter().sum());
-//! #   job.world().all_reduce(memonet::Sum, sum.span(place.clone())?, sum.span(place)?)?;
-//! #   assert!((sum.read(0) - 600.0).abs() < 1e-9, "smoothing keeps the sum");
+//! #   let sum = job.world().all_reduce(memonet::Sum, cells.iter().sum::<f64>())?;
+//! #   assert!((sum - 600.0).abs() < 1e-9, "smoothing keeps the sum");
 //!     job.barrier()
 //! })?
 //! # { result? }
@@ -118,22 +116,29 @@
 //!
 //! # Guide: a reduction
 //!
-//! Collectives take [`Span`]s of windows. [`Job::world`] is the team of all PEs; [`Team::team`] and
-//! [`Team::split_strided`] make smaller teams.
+//! Collectives take values, slices (`_slice`), or, for large data, [`Span`]s of windows (`_into`).
+//! [`Job::world`] is the team of all PEs; [`Team::team`] and [`Team::split_strided`] make smaller
+//! teams.
 //!
 //! ```
-//! use memonet::{Job, Sum};
+//! use memonet::{Job, Max, Sum};
 //!
 //! # for result in
 //! Job::threads(4, |job| -> memonet::Result<()> {
 //!     // Each PE has a part of two vectors; their scalar product is a sum over all parts.
 //!     let (x, y) = (vec![0.5; 1000], vec![2.0; 1000]);
-//!     let product = job.window::<f64>(1)?;
-//!     product.write(0, x.iter().zip(&y).map(|(x, y)| x * y).sum());
-//!     let span = product.span(0..1)?;
-//!     job.world().all_reduce(Sum, span, span)?; // in place; every PE has the result
-//!     assert_eq!(product.read(0), 4000.0);
-//!     Ok(())
+//!     let part: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
+//!     let product = job.world().all_reduce(Sum, part)?; // every PE has the result
+//!     assert_eq!(product, 4000.0);
+//!
+//!     let mut bars = [0u64; 10];
+//!     bars[job.pe()] = 7;
+//!     job.world().all_reduce_slice(Max, &mut bars)?; // each element by itself, in place
+//!     assert_eq!(bars[..5], [7, 7, 7, 7, 0]);
+//!
+//!     let everything = job.window::<f64>(1 << 20)?;
+//!     let span = everything.span(0..1 << 20)?;
+//!     job.world().all_reduce_into(Sum, span, span) // where the data lie, without a copy
 //! })?
 //! # { result? }
 //! # Ok::<(), memonet::Error>(())

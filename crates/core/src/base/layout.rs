@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -183,6 +183,20 @@ pub struct EagerBuffer {
     pub bytes: [[u8; EAGER_BYTES]; TURNS],
 }
 
+/// Bytes of each half of a staging area: a page. A longer half would cost each PE its memory for
+/// every team at once, where a fabric registers this area.
+pub const STAGING_BYTES: usize = 4096;
+
+/// Where the values lie of which a member of a team makes a collective. In the slot of the team's
+/// barrier.
+#[repr(C, align(128))]
+pub struct StagingArea {
+    /// What the owner gives. Written by the owner, read by others while it is in the call.
+    pub source: [u8; STAGING_BYTES],
+    /// What the owner gets. Written by others while it is in the call.
+    pub destination: [u8; STAGING_BYTES],
+}
+
 /// Bytes that a line carries.
 pub const LINE: usize = 56;
 /// Most members of a team that have lines.
@@ -280,6 +294,8 @@ pub struct SystemArea {
     pub turns: Turns,
     /// Their lines.
     pub lines: [Lines; MAX_BARRIERS],
+    /// Their staging areas.
+    pub staging: [StagingArea; MAX_BARRIERS],
 }
 
 const _: () = {
@@ -313,7 +329,10 @@ const _: () = {
     assert!(
         size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0
     );
-    assert!(size_of::<SystemArea>() < 3 * HUGE_PAGE as usize);
+    assert!(
+        size_of::<StagingArea>() == 2 * STAGING_BYTES && offset_of!(SystemArea, staging) % 128 == 0
+    );
+    assert!(size_of::<SystemArea>() < 4 * HUGE_PAGE as usize);
     assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };
 

@@ -88,7 +88,9 @@ mod nodes;
 mod operator;
 mod pushed;
 mod reduce;
+mod staging;
 mod strided;
+mod values;
 
 pub use crate::team::place::SymmetricRange;
 pub use choice::Algorithm as CollectiveAlgorithm;
@@ -132,7 +134,7 @@ impl<T: Plain> Window<T> {
     /// # Job::threads(2, |job| -> memonet_core::Result<()> {
     /// let window = job.window::<u64>(4)?;
     /// window.write(0, 2);
-    /// job.world().all_reduce(Sum, window.span(3..4)?, window.span(0..1)?)?;
+    /// job.world().all_reduce_into(Sum, window.span(3..4)?, window.span(0..1)?)?;
     /// assert_eq!(window.to_vec(), [2, 0, 0, 4]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());

@@ -41,7 +41,16 @@ use steps::Steps;
 /// | [`gather`](Self::gather), [`all_gather`](Self::all_gather) | `shmem_fcollect` (to all) | `MPI_Gather`, `MPI_Allgather` |
 /// | [`collect`](Self::collect) | `shmem_collect` | `MPI_Allgatherv` |
 /// | [`scatter`](Self::scatter) | - | `MPI_Scatter` |
-/// | [`all_to_all`](Self::all_to_all), [`all_to_alls`](Self::all_to_alls) | `shmem_alltoall`, `shmem_alltoalls` | `MPI_Alltoall` |
+/// | [`all_to_all`](Self::all_to_all), [`all_to_alls_into`](Self::all_to_alls_into) | `shmem_alltoall`, `shmem_alltoalls` | `MPI_Alltoall` |
+///
+/// | a collective | takes | for |
+/// |---|---|---|
+/// | [`all_reduce`](Self::all_reduce) | a value | a number, a vector, a structure |
+/// | [`all_reduce_slice`](Self::all_reduce_slice) | a slice of private memory | up to some KiB; it goes through the team's staging area in pieces |
+/// | [`all_reduce_into`](Self::all_reduce_into) | [`Span`](crate::Span)s of windows | large data, and data that lie in windows anyway |
+///
+/// The others are named alike. A call on values must meet a call on values at the other members,
+/// and one on spans one on spans.
 pub struct Team {
     pe: Arc<Pe>,
     members: Arc<[usize]>,

@@ -84,6 +84,7 @@ mod teams;
 mod threads;
 mod transfers;
 mod two_jobs;
+mod values;
 mod waits;
 mod weak;
 mod windows;
