@@ -184,6 +184,46 @@
 
 #[doc(inline)]
 pub use memonet_core::*;
+/// Lets windows, multicast channels, shared data and collectives hold a structure: it becomes
+/// `memonet::Plain`.
+///
+/// The attribute derives `Clone` and `Copy`, unless the structure says so itself, and the traits of
+/// the crate `zerocopy` that `Plain` asks for. It adds `#[repr(C)]`, unless the structure has
+/// another `repr`. zerocopy checks that any bytes are a value of the structure and that it has no
+/// padding: no references, no `bool`, `char` or enumeration of fewer than 256 values, and no gaps
+/// between fields. Order fields from the largest to the smallest, and fill what remains with a
+/// field such as `_rest: [u8; 4]`.
+///
+/// ```
+/// # use memonet::Job;
+/// #[memonet::plain]
+/// #[derive(Debug, PartialEq)]
+/// struct Particle {
+///     position: [f64; 3],
+///     charge: f32,
+///     id: u32,
+/// }
+///
+/// # for result in
+/// Job::threads(2, |job| -> memonet::Result<()> {
+///     let mine = Particle { position: [0.5; 3], charge: -1.0, id: job.pe() as u32 };
+///     assert_eq!(job.world().all_gather(mine)?[1].id, 1);
+///     let window = job.window::<Particle>(10)?;
+///     window.write(3, mine);
+///     assert_eq!(window.read(3), mine);
+///     job.barrier()
+/// })?
+/// # { result? }
+/// # Ok::<(), memonet::Error>(())
+/// ```
+///
+/// A program that calls the dependency `memonet` by another name says so:
+/// `#[name::plain(crate = "name")]`.
+#[doc(inline)]
+pub use memonet_macros::plain;
+/// The crate whose traits [`Plain`] stands for. Its derives, too, make a structure plain, if the
+/// structure says `#[zerocopy(crate = "memonet::zerocopy")]`; [`plain`] says all of it.
+pub use zerocopy;
 
 /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE.
 ///
