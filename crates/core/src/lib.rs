@@ -58,6 +58,8 @@
 //! * Safety is against mistakes of cooperating programs, not against hostile programs of the same
 //!   user.
 
+#![deny(missing_debug_implementations)]
+
 mod base;
 mod collective;
 pub mod dsm;

@@ -184,6 +184,7 @@
 
 #[doc(inline)]
 pub use memonet_core::*;
+
 /// Lets windows, multicast channels, shared data and collectives hold a structure: it becomes
 /// `memonet::Plain`.
 ///

@@ -101,6 +101,7 @@ pub use operator::{
 use crate::base::error::{Error, Result};
 use crate::base::layout::EAGER_BYTES;
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use crate::endpoint::belongs::check_together;
 use crate::team::Team;
 use crate::team::steps::{self, Step};
@@ -117,6 +118,8 @@ pub struct Span<'a, T> {
     place: SymmetricRange,
     window: &'a Window<T>,
 }
+
+shows!([T] Span<'_, T> as "Span", |it| window = it.window, bytes = it.place.bytes);
 
 impl<T> Clone for Span<'_, T> {
     fn clone(&self) -> Self {

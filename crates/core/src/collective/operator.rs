@@ -2,6 +2,7 @@
 
 use crate::base::error::Result;
 use crate::base::shm::Plain;
+use crate::base::shows;
 use crate::endpoint::fabric::WordOperator;
 use std::ops::Range;
 
@@ -28,6 +29,8 @@ pub struct Elements<'a> {
     /// The operation, where the elements are integers and a network may know it.
     pub integers: Option<Integers>,
 }
+
+shows!([] Elements<'_> as "Elements", |it| size = it.size, integers = it.integers);
 
 impl Elements<'_> {
     /// Combines the blocks of `ranks`, in this order, and gives the address of the total. `load`

@@ -2,6 +2,7 @@
 
 use super::stats::Registry;
 use crate::base::error::{Error, Quick, Result};
+use crate::base::shows;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::wait::limit::{Limit, Patience};
@@ -45,6 +46,8 @@ pub struct RwLock<T: Data + ?Sized> {
     _window: Window<CacheLine>,
     data: PhantomData<fn(&T) -> &T>,
 }
+
+shows!([T: Data + ?Sized] RwLock<T> as "RwLock", |_it| data = std::any::type_name::<T>());
 
 // SAFETY: the pointers lead into a mapping that `_window` keeps. The protocol lets one guard change
 // the data while there is no other, whatever thread has it; `Data` is `Send` and `Sync`.
@@ -232,6 +235,13 @@ pub struct ReadGuard<'a, T: Data + ?Sized> {
     ticket: u32,
 }
 
+/// The data.
+impl<T: Data + ?Sized + std::fmt::Debug> std::fmt::Debug for ReadGuard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// The data of a [`RwLock`] to change, until this guard is dropped. When a panic drops the guard,
 /// near data without a shadow count as torn; other data become what they were before.
 #[must_use = "dropped, it gives the data back"]
@@ -241,6 +251,13 @@ pub struct WriteGuard<'a, T: Data + ?Sized> {
     changed: bool,
     /// Whether the thread was panicking when it got the guard.
     panicking: bool,
+}
+
+/// The data.
+impl<T: Data + ?Sized + std::fmt::Debug> std::fmt::Debug for WriteGuard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
 }
 
 impl<T: Data + ?Sized> Deref for ReadGuard<'_, T> {

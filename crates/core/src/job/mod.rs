@@ -6,6 +6,7 @@ pub(crate) mod own_heap;
 pub(crate) mod pages;
 
 use crate::base::error::{Cause, Result};
+use crate::base::shows;
 use crate::base::status::{Participation, State};
 use crate::endpoint::ending;
 use crate::endpoint::fabric::Costs;
@@ -34,6 +35,8 @@ pub struct Job {
     pub(crate) pe: Arc<Pe>,
     pub(crate) world: Arc<Team>,
 }
+
+shows!([] Job as "Job", |it| pe = it.pe(), npes = it.npes());
 
 impl Job {
     /// This PE's number, from 0 on.

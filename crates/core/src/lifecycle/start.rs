@@ -10,6 +10,7 @@ use crate::base::layout::MAX_PES;
 use crate::base::lock;
 use crate::base::process::Identity;
 use crate::base::settings::{self, ENV_FD};
+use crate::base::shows;
 use crate::base::status::State;
 use crate::endpoint::check;
 use crate::endpoint::control::Control;
@@ -31,6 +32,8 @@ pub struct Seat {
     control: Arc<Control>,
     me: usize,
 }
+
+shows!([] Seat as "Seat", |it| pe = it.me);
 
 impl Seat {
     /// The PE's number.
@@ -87,6 +90,8 @@ pub struct JobOptions {
     fabric: Option<Arc<Connect>>,
     check: Option<bool>,
 }
+
+shows!([] JobOptions as "JobOptions", |it| fabric = it.fabric.is_some(), check = it.check);
 
 impl JobOptions {
     /// All peers are near.

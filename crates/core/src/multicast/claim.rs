@@ -6,6 +6,7 @@ use super::ring::Fragment;
 use super::writer::{Room, Writer};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use std::ops::{Deref, DerefMut};
 
 impl<T: Plain> Multicast<T> {
@@ -261,6 +262,8 @@ pub struct Claim<'a, T> {
     len: usize,
 }
 
+shows!([T] Claim<'_, T> as "Claim", |it| len = it.len);
+
 enum Memory<T> {
     InPlace(Room, *mut T),
     Private(Vec<T>),
@@ -340,6 +343,8 @@ pub struct Peek<'a, T> {
     /// `None` where the block is in the channel's private memory.
     record: Option<Record>,
 }
+
+shows!([T] Peek<'_, T> as "Peek", |it| len = it.len);
 
 impl<'a, T: Plain> Peek<'a, T> {
     fn assembled(channel: &'a mut Multicast<T>) -> Self {

@@ -94,6 +94,7 @@ mod tree;
 mod writer;
 
 use crate::base::settings::ENV_MULTICAST;
+use crate::base::shows;
 pub(crate) use circle::Circle;
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
@@ -209,6 +210,8 @@ pub struct Multicast<T> {
     assembled: bool,
     element: PhantomData<fn(T) -> T>,
 }
+
+shows!([T] Multicast<T> as "Multicast", |it| element = std::any::type_name::<T>(), writes = matches!(it.end, End::Writer(_)), delivery = it.delivery);
 
 enum End {
     Writer(Box<writer::Writer>),

@@ -14,6 +14,7 @@ use agree::Agreed;
 
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_BARRIERS;
+use crate::base::shows;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::sync::barrier::{Algorithm, Barrier, rank_of};
@@ -69,6 +70,8 @@ pub struct Team {
     /// The algorithm of collectives that the user forces.
     forced: Option<Forced>,
 }
+
+shows!([] Team as "Team", |it| rank = it.rank, members = it.members);
 
 impl Team {
     /// The team of all PEs; its barrier lives in slot 0, which is zero from the start.

@@ -3,6 +3,7 @@
 use super::{Inner, Window};
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
+use crate::base::shows;
 use crate::sync::lock::Queue;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct Lock {
     window: Arc<Inner>,
     offset: u64,
 }
+
+shows!([] Lock as "Lock", |it| offset = it.offset);
 
 impl Window<u64> {
     /// The lock in element `index` of all parts. These elements must be zero before its first use,
@@ -88,6 +91,8 @@ impl Lock {
 pub struct Held<'a> {
     lock: &'a Lock,
 }
+
+shows!([] Held<'_> as "Held", |it| lock = it.lock);
 
 impl Held<'_> {
     /// Gives the lock back, as dropping does.

@@ -14,6 +14,7 @@ pub(crate) mod until;
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
+use crate::base::shows;
 use crate::endpoint::belongs::{Belongs, Owner};
 use crate::endpoint::fabric::FarAddress;
 use crate::endpoint::pe::Pe;
@@ -89,6 +90,8 @@ pub struct Window<T> {
     pub(crate) attached: Option<(usize, u64)>,
     element: PhantomData<fn(T) -> T>,
 }
+
+shows!([T] Window<T> as "Window", |it| element = std::any::type_name::<T>(), len = it.reach.bytes / size_of::<T>().max(1), attached = it.attached);
 
 impl<T> Clone for Window<T> {
     fn clone(&self) -> Self {

@@ -3,6 +3,7 @@
 use crate::base::access::Access;
 use crate::base::error::Result;
 use crate::base::shm::{AtomicInt, AtomicOp, Plain, Word};
+use crate::base::shows;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::window::restricted::Hold;
@@ -11,10 +12,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Marker of a remote that may only be read.
+#[derive(Debug)]
 pub struct Read;
 /// Marker of a remote that may only be written.
+#[derive(Debug)]
 pub struct Write;
 /// Marker of a remote that may be read, written, and updated atomically.
+#[derive(Debug)]
 pub struct ReadWrite;
 
 mod sealed {
@@ -73,6 +77,8 @@ pub struct Remote<T, A = ReadWrite> {
     window: Arc<Inner>,
     word: PhantomData<fn(A) -> T>,
 }
+
+shows!([T, A] Remote<T, A> as "Remote", |it| word = std::any::type_name::<T>(), pe = it.pe);
 
 impl<T: Plain> Window<T> {
     /// Resolves element `index` of `pe`'s part for reading, writing and atomics. Keep the remote to

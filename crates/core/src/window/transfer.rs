@@ -2,6 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
+use crate::base::shows;
 use crate::endpoint::belongs::check_together;
 use crate::endpoint::fabric::{Prepared, Signal, SignalOp};
 use crate::endpoint::route::Route;
@@ -49,6 +50,8 @@ pub struct Transfer {
     _source_window: Arc<Inner>,
     _signal_window: Option<Arc<Inner>>,
 }
+
+shows!([] Transfer as "Transfer", |it| pe = it.pe, bytes = it.bytes, under_way = it.under_way);
 
 // SAFETY: `source` is an address in a mapping that `_source_window` keeps, read only through
 // `crate::base::shm` or the fabric; all else may be sent.

@@ -2,6 +2,7 @@
 
 use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
+use crate::base::shows;
 use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
@@ -50,6 +51,8 @@ pub struct Wait<'a, T> {
     members: Option<&'a [usize]>,
     limit: Limit,
 }
+
+shows!([T] Wait<'_, T> as "Wait", |it| window = it.window, depends_on = it.members, limit = it.limit);
 
 impl<T: Word> Window<T> {
     /// A wait with a time limit, or with a list of the PEs on which it depends.

@@ -72,6 +72,7 @@ pub use guards::{Reading, Writing};
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
@@ -181,6 +182,8 @@ pub struct Region<T> {
     _window: Window<CacheLine>,
     element: PhantomData<fn(T) -> T>,
 }
+
+shows!([T] Region<T> as "Region", |it| element = std::any::type_name::<T>(), len = it.len, page = it.page);
 
 impl<T: Plain> Region<T> {
     /// Makes a region of `len` elements with the default options. *Collective.*
