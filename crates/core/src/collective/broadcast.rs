@@ -36,16 +36,22 @@ impl Team {
     /// [`Length`](crate::Error::Length), and [`Misuse`](crate::Error::Misuse) when the spans
     /// overlap in part, or belong to another job or to another PE of this job.
     /// [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
+    #[track_caller]
     pub fn broadcast_into<T: Plain>(
         &self,
         root: usize,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("broadcast_into", &[("root", root as u64), ("bytes", from.bytes as u64)])?;
-        check_apart(to, from)?;
-        self.broadcast_places(root, to, from)
+        self.pe().call("Team::broadcast_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call(
+                "broadcast_into",
+                &[("root", root as u64), ("bytes", from.bytes as u64)],
+            )?;
+            check_apart(to, from)?;
+            self.broadcast_places(root, to, from)
+        })
     }
 
     /// [`broadcast_into`](Self::broadcast_into) between places, for front ends. *Collective.*
@@ -99,19 +105,22 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_gather_into`](Self::all_gather_into).
+    #[track_caller]
     pub fn scatter_into<T: Plain>(
         &self,
         root: usize,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call(
-            "scatter_into",
-            &[("root", root as u64), ("bytes for each", to.bytes as u64)],
-        )?;
-        check_disjoint(to, from)?;
-        self.scatter_places(root, to, from)
+        self.pe().call("Team::scatter_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call(
+                "scatter_into",
+                &[("root", root as u64), ("bytes for each", to.bytes as u64)],
+            )?;
+            check_disjoint(to, from)?;
+            self.scatter_places(root, to, from)
+        })
     }
 
     /// [`scatter_into`](Self::scatter_into) between places. *Collective.*

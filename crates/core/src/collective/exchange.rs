@@ -36,11 +36,14 @@ impl Team {
     /// # Errors
     /// [`Length`](crate::Error::Length) when `to` is not exactly as long as all elements; else as
     /// for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
     pub fn all_gather_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("all_gather_into", &[("bytes of each", from.bytes as u64)])?;
-        check_disjoint(to, from)?;
-        self.gather_places(None, to, from, Destinations::InTheCall)
+        self.pe().call("Team::all_gather_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("all_gather_into", &[("bytes of each", from.bytes as u64)])?;
+            check_disjoint(to, from)?;
+            self.gather_places(None, to, from, Destinations::InTheCall)
+        })
     }
 
     /// Gives the member with rank `root` the elements of all members, as in
@@ -50,19 +53,22 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_gather_into`](Self::all_gather_into).
+    #[track_caller]
     pub fn gather_into<T: Plain>(
         &self,
         root: usize,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call(
-            "gather_into",
-            &[("root", root as u64), ("bytes of each", from.bytes as u64)],
-        )?;
-        check_disjoint(to, from)?;
-        self.gather_places(Some(root), to, from, Destinations::InTheCall)
+        self.pe().call("Team::gather_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call(
+                "gather_into",
+                &[("root", root as u64), ("bytes of each", from.bytes as u64)],
+            )?;
+            check_disjoint(to, from)?;
+            self.gather_places(Some(root), to, from, Destinations::InTheCall)
+        })
     }
 
     /// Gives every member the elements of all members, one after the other in the order of ranks.
@@ -86,11 +92,14 @@ impl Team {
     /// # Errors
     /// [`Length`](crate::Error::Length), at every member, when the `to` of one member does not have
     /// room for all elements; else as for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
     pub fn collect_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("collect_into", &[])?;
-        check_disjoint(to, from)?;
-        Ok(self.collect_places(to, from)? / size_of::<T>())
+        self.pe().call("Team::collect_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("collect_into", &[])?;
+            check_disjoint(to, from)?;
+            Ok(self.collect_places(to, from)? / size_of::<T>())
+        })
     }
 
     /// Gives every member one block of each member. A block has `to.len()` elements divided by the
@@ -113,13 +122,16 @@ impl Team {
     /// # Errors
     /// [`Length`](crate::Error::Length) when the spans differ in length, or cannot be cut into
     /// equal blocks; else as for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
     pub fn all_to_all_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let beyond = from.len() % self.len();
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("all_to_all_into", &[("bytes of all", from.bytes as u64)])?;
-        check_length("elements beyond equal blocks, and none", beyond, 0)?;
-        check_disjoint(to, from)?;
-        self.all_to_all_places(to, from, Destinations::InTheCall)
+        self.pe().call("Team::all_to_all_into", None, || {
+            let beyond = from.len() % self.len();
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("all_to_all_into", &[("bytes of all", from.bytes as u64)])?;
+            check_length("elements beyond equal blocks, and none", beyond, 0)?;
+            check_disjoint(to, from)?;
+            self.all_to_all_places(to, from, Destinations::InTheCall)
+        })
     }
 
     /// [`gather_into`](Self::gather_into) to `root`, or to all members, between places, for front
@@ -282,6 +294,7 @@ impl Team {
                 what: "bytes of all sources, and the smallest destination",
                 left: total,
                 right: room,
+                call: None,
             });
         }
         let starts =

@@ -146,19 +146,24 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, because not every PE may
     /// reach its parts.
+    #[track_caller]
     pub fn span(&self, range: Range<usize>) -> Result<Span<'_, T>> {
-        let count = range
-            .end
-            .checked_sub(range.start)
-            .ok_or(Error::Misuse("a range that ends before it starts"))?;
-        let bytes = self.range(range.start, count)?;
-        let offset = self
-            .inner
-            .heap_offset()
-            .ok_or(Error::Misuse("collectives work on ordinary windows, not on restricted ones"))?;
-        Ok(Span {
-            place: SymmetricRange { offset: offset + bytes as u64, bytes: count * size_of::<T>() },
-            window: self,
+        self.inner.pe.call("Window::span", Some(self.inner.made), || {
+            let count = range
+                .end
+                .checked_sub(range.start)
+                .ok_or(Error::Misuse("a range that ends before it starts"))?;
+            let bytes = self.range(range.start, count)?;
+            let offset = self.inner.heap_offset().ok_or(Error::Misuse(
+                "collectives work on ordinary windows, not on restricted ones",
+            ))?;
+            Ok(Span {
+                place: SymmetricRange {
+                    offset: offset + bytes as u64,
+                    bytes: count * size_of::<T>(),
+                },
+                window: self,
+            })
         })
     }
 }
@@ -218,7 +223,7 @@ fn check_disjoint(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
 }
 
 fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
-    if left == right { Ok(()) } else { Err(Error::Length { what, left, right }) }
+    if left == right { Ok(()) } else { Err(Error::Length { what, left, right, call: None }) }
 }
 
 /// Copies and checks that all collectives use.
@@ -268,7 +273,11 @@ impl Team {
     }
 
     fn check_rank(&self, rank: usize) -> Result<()> {
-        if rank < self.len() { Ok(()) } else { Err(Error::NoSuchPe { pe: rank, npes: self.len() }) }
+        if rank < self.len() {
+            Ok(())
+        } else {
+            Err(Error::NoSuchPe { pe: rank, npes: self.len(), call: None })
+        }
     }
 }
 

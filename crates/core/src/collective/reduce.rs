@@ -52,13 +52,15 @@ impl Team {
     /// assert_eq!(w.to_vec(), [3.0, 3.0]);
     /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
+    #[track_caller]
     pub fn all_reduce_into<T: Plain>(
         &self,
         operator: impl Operator<T>,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.combined(operator, Goal::All, to, from)
+        self.pe()
+            .call("Team::all_reduce_into", None, || self.combined(operator, Goal::All, to, from))
     }
 
     /// Combines the elements of all members, in the order of ranks; the member with rank `root`
@@ -81,6 +83,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
     pub fn reduce_into<T: Plain>(
         &self,
         operator: impl Operator<T>,
@@ -88,7 +91,8 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.combined(operator, Goal::Root(root), to, from)
+        self.pe()
+            .call("Team::reduce_into", None, || self.combined(operator, Goal::Root(root), to, from))
     }
 
     /// Gives each member the combination of its own elements and the elements of all lower ranks.
@@ -110,13 +114,15 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
     pub fn scan_into<T: Plain>(
         &self,
         operator: impl Operator<T>,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.combined(operator, Goal::Inclusive, to, from)
+        self.pe()
+            .call("Team::scan_into", None, || self.combined(operator, Goal::Inclusive, to, from))
     }
 
     /// Gives each member the sum of the elements of all lower ranks; the first member gets zeros.
@@ -139,11 +145,14 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
     pub fn exclusive_scan_into<T: Number>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()>
     where
         Sum: Operator<T>,
     {
-        self.combined(Sum, Goal::Exclusive, to, from)
+        self.pe().call("Team::exclusive_scan_into", None, || {
+            self.combined(Sum, Goal::Exclusive, to, from)
+        })
     }
 
     /// Compares a reduction or scan of values, or, if `into`, of spans.

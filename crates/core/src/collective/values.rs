@@ -38,9 +38,12 @@ impl Team {
     /// [`Length`](Error::Length) for this PE's own arguments, before anything is exchanged;
     /// [`Misuse`](Error::Misuse) while another thread is in such a call of this team;
     /// [`PeerFailed`](Error::PeerFailed) when a member is gone.
+    #[track_caller]
     pub fn broadcast<T: Plain>(&self, root: usize, mut value: T) -> Result<T> {
-        self.broadcast_slice(root, slice::from_mut(&mut value))?;
-        Ok(value)
+        self.pe().call("Team::broadcast", None, || {
+            self.broadcast_slice(root, slice::from_mut(&mut value))?;
+            Ok(value)
+        })
     }
 
     /// [`broadcast`](Self::broadcast) of equally many elements at each member, in place.
@@ -65,11 +68,14 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn broadcast_slice<T: Plain>(&self, root: usize, elements: &mut [T]) -> Result<()> {
-        let bytes = elements.as_mut_bytes();
-        self.check_call("broadcast", &[("root", root as u64), ("bytes", bytes.len() as u64)])?;
-        self.check_rank(root)?;
-        self.broadcast_bytes(&self.stage()?, root, bytes)
+        self.pe().call("Team::broadcast_slice", None, || {
+            let bytes = elements.as_mut_bytes();
+            self.check_call("broadcast", &[("root", root as u64), ("bytes", bytes.len() as u64)])?;
+            self.check_rank(root)?;
+            self.broadcast_bytes(&self.stage()?, root, bytes)
+        })
     }
 
     fn broadcast_bytes(&self, staging: &Staging<'_>, root: usize, bytes: &mut [u8]) -> Result<()> {
@@ -104,9 +110,12 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn all_reduce<T: Plain>(&self, operator: impl Operator<T>, mut value: T) -> Result<T> {
-        self.combine_slice(operator, Goal::All, slice::from_mut(&mut value))?;
-        Ok(value)
+        self.pe().call("Team::all_reduce", None, || {
+            self.combine_slice(operator, Goal::All, slice::from_mut(&mut value))?;
+            Ok(value)
+        })
     }
 
     /// [`all_reduce`](Self::all_reduce) of equally many elements at each member, each by itself, in
@@ -124,12 +133,15 @@ impl Team {
     /// # Errors
     /// As for [`broadcast`](Self::broadcast). An error part of the way leaves some elements
     /// combined, and others as they were.
+    #[track_caller]
     pub fn all_reduce_slice<T: Plain>(
         &self,
         operator: impl Operator<T>,
         elements: &mut [T],
     ) -> Result<()> {
-        self.combine_slice(operator, Goal::All, elements)
+        self.pe().call("Team::all_reduce_slice", None, || {
+            self.combine_slice(operator, Goal::All, elements)
+        })
     }
 
     /// Combines the values of all members, in the order of ranks, for the member with rank `root`.
@@ -149,14 +161,17 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn reduce<T: Plain>(
         &self,
         operator: impl Operator<T>,
         root: usize,
         mut value: T,
     ) -> Result<Option<T>> {
-        self.combine_slice(operator, Goal::Root(root), slice::from_mut(&mut value))?;
-        Ok((self.rank() == root).then_some(value))
+        self.pe().call("Team::reduce", None, || {
+            self.combine_slice(operator, Goal::Root(root), slice::from_mut(&mut value))?;
+            Ok((self.rank() == root).then_some(value))
+        })
     }
 
     /// [`reduce`](Self::reduce) of equally many elements at each member, each by itself. The root's
@@ -164,13 +179,16 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_reduce_slice`](Self::all_reduce_slice).
+    #[track_caller]
     pub fn reduce_slice<T: Plain>(
         &self,
         operator: impl Operator<T>,
         root: usize,
         elements: &mut [T],
     ) -> Result<()> {
-        self.combine_slice(operator, Goal::Root(root), elements)
+        self.pe().call("Team::reduce_slice", None, || {
+            self.combine_slice(operator, Goal::Root(root), elements)
+        })
     }
 
     /// Gives each member the combination of its own value and the values of all lower ranks.
@@ -188,9 +206,12 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn scan<T: Plain>(&self, operator: impl Operator<T>, mut value: T) -> Result<T> {
-        self.combine_slice(operator, Goal::Inclusive, slice::from_mut(&mut value))?;
-        Ok(value)
+        self.pe().call("Team::scan", None, || {
+            self.combine_slice(operator, Goal::Inclusive, slice::from_mut(&mut value))?;
+            Ok(value)
+        })
     }
 
     /// [`scan`](Self::scan) of equally many elements at each member, each by itself, in place.
@@ -198,12 +219,15 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_reduce_slice`](Self::all_reduce_slice).
+    #[track_caller]
     pub fn scan_slice<T: Plain>(
         &self,
         operator: impl Operator<T>,
         elements: &mut [T],
     ) -> Result<()> {
-        self.combine_slice(operator, Goal::Inclusive, elements)
+        self.pe().call("Team::scan_slice", None, || {
+            self.combine_slice(operator, Goal::Inclusive, elements)
+        })
     }
 
     /// Gives each member the sum of the values of all lower ranks; the first member gets zero.
@@ -222,12 +246,15 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn exclusive_scan<T: Number>(&self, mut value: T) -> Result<T>
     where
         Sum: Operator<T>,
     {
-        self.combine_slice(Sum, Goal::Exclusive, slice::from_mut(&mut value))?;
-        Ok(value)
+        self.pe().call("Team::exclusive_scan", None, || {
+            self.combine_slice(Sum, Goal::Exclusive, slice::from_mut(&mut value))?;
+            Ok(value)
+        })
     }
 
     /// [`exclusive_scan`](Self::exclusive_scan) of equally many elements at each member, each by
@@ -235,11 +262,14 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_reduce_slice`](Self::all_reduce_slice).
+    #[track_caller]
     pub fn exclusive_scan_slice<T: Number>(&self, elements: &mut [T]) -> Result<()>
     where
         Sum: Operator<T>,
     {
-        self.combine_slice(Sum, Goal::Exclusive, elements)
+        self.pe().call("Team::exclusive_scan_slice", None, || {
+            self.combine_slice(Sum, Goal::Exclusive, elements)
+        })
     }
 
     fn combine_slice<T: Plain, O: Operator<T>>(
@@ -309,8 +339,9 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn all_gather<T: Plain>(&self, value: T) -> Result<Vec<T>> {
-        self.all_gather_slice(&[value])
+        self.pe().call("Team::all_gather", None, || self.all_gather_slice(&[value]))
     }
 
     /// Gives every member the elements of all members, one after the other in the order of ranks.
@@ -319,12 +350,15 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn all_gather_slice<T: Plain>(&self, elements: &[T]) -> Result<Vec<T>> {
-        let mine = elements.as_bytes();
-        self.check_call("all_gather", &[("bytes of each", mine.len() as u64)])?;
-        let mut all = self.room_for(elements.len())?;
-        self.gather_bytes(&self.stage()?, None, mine, all.as_mut_bytes())?;
-        Ok(all)
+        self.pe().call("Team::all_gather_slice", None, || {
+            let mine = elements.as_bytes();
+            self.check_call("all_gather", &[("bytes of each", mine.len() as u64)])?;
+            let mut all = self.room_for(elements.len())?;
+            self.gather_bytes(&self.stage()?, None, mine, all.as_mut_bytes())?;
+            Ok(all)
+        })
     }
 
     /// Gives the member with rank `root` the values of all members, in the order of ranks, and the
@@ -344,8 +378,9 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn gather<T: Plain>(&self, root: usize, value: T) -> Result<Option<Vec<T>>> {
-        self.gather_slice(root, &[value])
+        self.pe().call("Team::gather", None, || self.gather_slice(root, &[value]))
     }
 
     /// Gives the member with rank `root` the elements of all members, as in
@@ -353,14 +388,20 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn gather_slice<T: Plain>(&self, root: usize, elements: &[T]) -> Result<Option<Vec<T>>> {
-        let mine = elements.as_bytes();
-        self.check_call("gather", &[("root", root as u64), ("bytes of each", mine.len() as u64)])?;
-        self.check_rank(root)?;
-        let is_root = self.rank() == root;
-        let mut all = self.room_for(if is_root { elements.len() } else { 0 })?;
-        self.gather_bytes(&self.stage()?, Some(root), mine, all.as_mut_bytes())?;
-        Ok(is_root.then_some(all))
+        self.pe().call("Team::gather_slice", None, || {
+            let mine = elements.as_bytes();
+            self.check_call(
+                "gather",
+                &[("root", root as u64), ("bytes of each", mine.len() as u64)],
+            )?;
+            self.check_rank(root)?;
+            let is_root = self.rank() == root;
+            let mut all = self.room_for(if is_root { elements.len() } else { 0 })?;
+            self.gather_bytes(&self.stage()?, Some(root), mine, all.as_mut_bytes())?;
+            Ok(is_root.then_some(all))
+        })
     }
 
     /// Gives every member the elements of each member, in the order of ranks. Members may give
@@ -383,24 +424,27 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn collect<T: Plain>(&self, elements: &[T]) -> Result<Vec<Vec<T>>> {
-        self.check_call("collect", &[])?;
-        let staging = self.stage()?;
-        let mut counts = vec![0u64; self.len()];
-        let count = elements.len() as u64;
-        self.gather_bytes(&staging, None, count.as_bytes(), counts.as_mut_bytes())?;
-        let most = counts.iter().copied().max().unwrap_or(0) as usize;
-        let mut all = self.room_for(most)?;
-        let mut mine = elements.to_vec();
-        mine.resize(most, T::new_zeroed());
-        self.gather_bytes(&staging, None, mine.as_bytes(), all.as_mut_bytes())?;
-        let blocks = (0..self.len()).map(|rank| &all[rank * most..][..counts[rank] as usize]);
-        Ok(blocks.map(<[T]>::to_vec).collect())
+        self.pe().call("Team::collect", None, || {
+            self.check_call("collect", &[])?;
+            let staging = self.stage()?;
+            let mut counts = vec![0u64; self.len()];
+            let count = elements.len() as u64;
+            self.gather_bytes(&staging, None, count.as_bytes(), counts.as_mut_bytes())?;
+            let most = counts.iter().copied().max().unwrap_or(0) as usize;
+            let mut all = self.room_for(most)?;
+            let mut mine = elements.to_vec();
+            mine.resize(most, T::new_zeroed());
+            self.gather_bytes(&staging, None, mine.as_bytes(), all.as_mut_bytes())?;
+            let blocks = (0..self.len()).map(|rank| &all[rank * most..][..counts[rank] as usize]);
+            Ok(blocks.map(<[T]>::to_vec).collect())
+        })
     }
 
     /// Room for so many elements of each member.
     fn room_for<T: Plain>(&self, each: usize) -> Result<Vec<T>> {
-        let overflow = Error::Overflow { index: each, size: size_of::<T>() };
+        let overflow = Error::Overflow { index: each, size: size_of::<T>(), call: None };
         Ok(vec![T::new_zeroed(); each.checked_mul(self.len()).ok_or(overflow)?])
     }
 
@@ -462,10 +506,13 @@ impl Team {
     /// # Errors
     /// [`Length`](Error::Length), at the root, unless there is one value for each member; else as
     /// for [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn scatter<T: Plain>(&self, root: usize, values: &[T]) -> Result<T> {
-        let mut mine = T::new_zeroed();
-        self.scatter_slice(root, values, slice::from_mut(&mut mine))?;
-        Ok(mine)
+        self.pe().call("Team::scatter", None, || {
+            let mut mine = T::new_zeroed();
+            self.scatter_slice(root, values, slice::from_mut(&mut mine))?;
+            Ok(mine)
+        })
     }
 
     /// Gives each member its part of `all` of the member with rank `root`: the member with rank r
@@ -474,15 +521,18 @@ impl Team {
     ///
     /// # Errors
     /// As for [`scatter`](Self::scatter).
+    #[track_caller]
     pub fn scatter_slice<T: Plain>(&self, root: usize, all: &[T], mine: &mut [T]) -> Result<()> {
-        let bytes = size_of_val(mine) as u64;
-        self.check_call("scatter", &[("root", root as u64), ("bytes for each", bytes)])?;
-        self.check_rank(root)?;
-        if self.rank() == root {
-            let what = "elements of the root, and of all members";
-            check_length(what, all.len(), mine.len().saturating_mul(self.len()))?;
-        }
-        self.scatter_bytes(&self.stage()?, root, all.as_bytes(), mine.as_mut_bytes())
+        self.pe().call("Team::scatter_slice", None, || {
+            let bytes = size_of_val(mine) as u64;
+            self.check_call("scatter", &[("root", root as u64), ("bytes for each", bytes)])?;
+            self.check_rank(root)?;
+            if self.rank() == root {
+                let what = "elements of the root, and of all members";
+                check_length(what, all.len(), mine.len().saturating_mul(self.len()))?;
+            }
+            self.scatter_bytes(&self.stage()?, root, all.as_bytes(), mine.as_mut_bytes())
+        })
     }
 
     fn scatter_bytes(
@@ -537,13 +587,16 @@ impl Team {
     /// # Errors
     /// [`Length`](Error::Length) when the elements cannot be cut into equal blocks; else as for
     /// [`broadcast`](Self::broadcast).
+    #[track_caller]
     pub fn all_to_all<T: Plain>(&self, elements: &[T]) -> Result<Vec<T>> {
-        let bytes = size_of_val(elements) as u64;
-        self.check_call("all_to_all", &[("bytes of all", bytes)])?;
-        check_length("elements beyond equal blocks, and none", elements.len() % self.len(), 0)?;
-        let mut all = vec![T::new_zeroed(); elements.len()];
-        self.exchange_bytes(&self.stage()?, elements.as_bytes(), all.as_mut_bytes())?;
-        Ok(all)
+        self.pe().call("Team::all_to_all", None, || {
+            let bytes = size_of_val(elements) as u64;
+            self.check_call("all_to_all", &[("bytes of all", bytes)])?;
+            check_length("elements beyond equal blocks, and none", elements.len() % self.len(), 0)?;
+            let mut all = vec![T::new_zeroed(); elements.len()];
+            self.exchange_bytes(&self.stage()?, elements.as_bytes(), all.as_mut_bytes())?;
+            Ok(all)
+        })
     }
 
     fn exchange_bytes(&self, staging: &Staging<'_>, mine: &[u8], all: &mut [u8]) -> Result<()> {

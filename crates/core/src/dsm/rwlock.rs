@@ -180,7 +180,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Shared, limit.patience())?;
-        ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
+        ticket
+            .map(|ticket| self.reading(ticket))
+            .ok_or(Error::Timeout { after: timeout, call: None })
     }
 
     /// [`write`](Self::write) that gives up after `timeout`. The order has limited room for
@@ -191,7 +193,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Alone, limit.patience())?;
-        ticket.map(|ticket| self.writing(ticket)).ok_or(Error::Timeout { after: timeout })
+        ticket
+            .map(|ticket| self.writing(ticket))
+            .ok_or(Error::Timeout { after: timeout, call: None })
     }
 
     /// What this PE has done with the lock so far. Far, a hand-over is a version of the data that

@@ -292,8 +292,11 @@ fn fit_segments(
             "Raise that limit, or start fewer PEs",
         ));
     }
-    let geometry =
-        Geometry::new(npes, heap).ok_or(Error::Overflow { index: npes, size: heap as usize })?;
+    let geometry = Geometry::new(npes, heap).ok_or(Error::Overflow {
+        index: npes,
+        size: heap as usize,
+        call: None,
+    })?;
     let note = reason.map(|why| {
         format!(
             "each PE's segment holds {} MiB, not all of physical memory: {why}",

@@ -191,7 +191,7 @@ impl<T: Plain> Multicast<T> {
 fn block_bytes<T>(len: usize) -> Result<usize> {
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
+        .ok_or(Error::Overflow { index: len, size: size_of::<T>(), call: None })
 }
 
 /// The number of elements of a record. Its length is checked, as the ring may have been overwritten
@@ -302,7 +302,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     #[inline]
     pub fn commit_first(mut self, len: usize) -> Result<()> {
         if len > self.len {
-            return Err(Error::OutOfBounds { index: 0, count: len, len: self.len });
+            return Err(Error::OutOfBounds { index: 0, count: len, len: self.len, call: None });
         }
         self.len = len;
         self.commit()

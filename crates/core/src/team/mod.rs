@@ -208,8 +208,9 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when a member is gone.
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.barrier.pass()
+        self.pe.call("Team::barrier", None, || self.barrier.pass())
     }
 
     /// The team's own barrier, for its split-phase calls: a PE arrives, does work that does not
@@ -251,11 +252,14 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::TooMany`], [`Error::PeerFailed`].
+    #[track_caller]
     pub fn new_barrier(&self) -> Result<Barrier> {
-        let allowed = Algorithm::forced(self.len());
-        let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
-        let ended = slot.ended(&self.members);
-        Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
+        self.pe.call("Team::new_barrier", None, || {
+            let allowed = Algorithm::forced(self.len());
+            let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
+            let ended = slot.ended(&self.members);
+            Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
+        })
     }
 
     /// Makes a team of some of this team's members, given as PE numbers of the job in the wanted
@@ -279,12 +283,18 @@ impl Team {
     /// # Errors
     /// [`Error::NoSuchPe`] for a number outside of this team, [`Error::Unequal`] when two members
     /// of one list name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
+    #[track_caller]
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
-        let named = pes.contains(&self.pe.me());
-        let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
-        let slot =
-            self.agree("team", allowed.map(|_| format!("{pes:?}")), if named { pes } else { &[] })?;
-        self.take_slot(&slot, pes)
+        self.pe.call("Team::team", None, || {
+            let named = pes.contains(&self.pe.me());
+            let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
+            let slot = self.agree(
+                "team",
+                allowed.map(|_| format!("{pes:?}")),
+                if named { pes } else { &[] },
+            )?;
+            self.take_slot(&slot, pes)
+        })
     }
 
     /// The team of `pes` in a slot that all members have agreed on.
@@ -309,7 +319,7 @@ impl Team {
                     return Err(Error::Misuse("a PE stands twice in the list of a team's members"));
                 }
                 _ => {
-                    return Err(Error::NoSuchPe { pe, npes: self.members.len() });
+                    return Err(Error::NoSuchPe { pe, npes: self.members.len(), call: None });
                 }
             }
         }

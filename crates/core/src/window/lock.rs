@@ -44,15 +44,18 @@ impl Window<u64> {
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that other PEs may not read and
     /// write; [`Error::Misuse`] for a restricted window, because not every PE may reach its parts.
+    #[track_caller]
     pub fn lock(&self, index: usize) -> Result<Lock> {
-        let bytes = self.range(index, 1)?;
-        let pe = &self.inner.pe;
-        let base = self.inner.heap_offset().ok_or(Error::Misuse(
-            "a lock needs a word of an ordinary window, not of a restricted one",
-        ))?;
-        // Asked of somebody else's part, where there is one: one's own may always be written.
-        self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
-        Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+        self.inner.pe.call("Window::lock", Some(self.inner.made), || {
+            let bytes = self.range(index, 1)?;
+            let pe = &self.inner.pe;
+            let base = self.inner.heap_offset().ok_or(Error::Misuse(
+                "a lock needs a word of an ordinary window, not of a restricted one",
+            ))?;
+            // Asked of somebody else's part, where there is one: one's own may always be written.
+            self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
+            Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+        })
     }
 }
 

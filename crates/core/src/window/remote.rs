@@ -88,11 +88,12 @@ impl<T: Plain> Window<T> {
     /// [`NoSuchPe`](crate::Error::NoSuchPe), [`OutOfBounds`](crate::Error::OutOfBounds),
     /// [`AccessDenied`](crate::Error::AccessDenied), [`Revoked`](crate::Error::Revoked); nothing is
     /// written.
+    #[track_caller]
     pub fn remote(&self, pe: usize, index: usize) -> Result<Remote<T>>
     where
         T: Word,
     {
-        self.remote_as(pe, index)
+        self.inner.pe.call("Window::remote", Some(self.inner.made), || self.remote_as(pe, index))
     }
 
     /// Resolves element `index` of `pe`'s part for the access `A`: [`Read`], [`Write`] or
@@ -100,12 +101,15 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`remote`](Self::remote).
+    #[track_caller]
     pub fn remote_as<A: Right>(&self, pe: usize, index: usize) -> Result<Remote<T, A>>
     where
         T: Word,
     {
-        let target = self.target(pe, index, 1, A::WANTED)?;
-        Ok(Remote::new(self.inner.clone(), pe, target))
+        self.inner.pe.call("Window::remote_as", Some(self.inner.made), || {
+            let target = self.target(pe, index, 1, A::WANTED)?;
+            Ok(Remote::new(self.inner.clone(), pe, target))
+        })
     }
 
     /// Resolves a word inside of `pe`'s part by its byte offset: a field of an element, for
@@ -113,9 +117,12 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`remote`](Self::remote), and [`Misaligned`](crate::Error::Misaligned).
+    #[track_caller]
     pub fn remote_word<W: Word>(&self, pe: usize, offset: usize) -> Result<Remote<W>> {
-        let target = self.word_target(pe, offset, size_of::<W>(), Access::ReadWrite)?;
-        Ok(Remote::new(self.inner.clone(), pe, target))
+        self.inner.pe.call("Window::remote_word", Some(self.inner.made), || {
+            let target = self.word_target(pe, offset, size_of::<W>(), Access::ReadWrite)?;
+            Ok(Remote::new(self.inner.clone(), pe, target))
+        })
     }
 }
 

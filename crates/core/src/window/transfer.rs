@@ -65,6 +65,7 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`put_nbi`](Self::put_nbi), and those of the fabric.
+    #[track_caller]
     pub fn prepare(
         &self,
         pe: usize,
@@ -72,21 +73,23 @@ impl<T: Plain> Window<T> {
         source: &Window<T>,
         from: Range<usize>,
     ) -> Result<Transfer> {
-        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
-        let mut transfer = Transfer {
-            prepared: None,
-            target,
-            pe,
-            source: src,
-            bytes,
-            signal: None,
-            under_way: false,
-            window: self.inner.clone(),
-            _source_window: source.inner.clone(),
-            _signal_window: None,
-        };
-        transfer.prepare_far()?;
-        Ok(transfer)
+        self.inner.pe.call("Window::prepare", Some(self.inner.made), || {
+            let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
+            let mut transfer = Transfer {
+                prepared: None,
+                target,
+                pe,
+                source: src,
+                bytes,
+                signal: None,
+                under_way: false,
+                window: self.inner.clone(),
+                _source_window: source.inner.clone(),
+                _signal_window: None,
+            };
+            transfer.prepare_far()?;
+            Ok(transfer)
+        })
     }
 }
 

@@ -51,6 +51,7 @@ mod atomics;
 mod attention;
 mod barriers;
 mod blocks;
+mod calls;
 mod checked;
 mod collectives;
 mod contradictions;

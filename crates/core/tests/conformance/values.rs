@@ -257,7 +257,7 @@ fn wrong_arguments(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2])) {
         run.job(|job| {
             let team = job.world();
-            assert!(matches!(team.broadcast(2, 1), Err(Error::NoSuchPe { pe: 2, npes: 2 })));
+            assert!(matches!(team.broadcast(2, 1), Err(Error::NoSuchPe { pe: 2, npes: 2, .. })));
             assert!(matches!(team.broadcast_slice::<u8>(2, &mut []), Err(Error::NoSuchPe { .. })));
             assert!(matches!(team.reduce(Sum, 7, 1), Err(Error::NoSuchPe { .. })));
             assert!(matches!(team.gather(2, 1), Err(Error::NoSuchPe { .. })));

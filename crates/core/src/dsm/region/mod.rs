@@ -222,7 +222,7 @@ impl<T: Plain> Region<T> {
                 ));
             }
             let (index, size) = (len, size_of::<T>());
-            size_for(bytes, page, options.checked).ok_or(Error::Overflow { index, size })
+            size_for(bytes, page, options.checked).ok_or(Error::Overflow { index, size, call: None })
         });
         // The error must reach the other PEs, which would wait for this one.
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
@@ -424,6 +424,7 @@ impl<T: Plain> Region<T> {
                 index: range.start,
                 count: range.end - range.start,
                 len: self.len,
+                call: None,
             });
         }
         let pages = self.pages_of(range);
