@@ -119,6 +119,8 @@ pub use lifecycle::start::JobOptions;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;
+#[cfg(not(loom))]
+pub use window::event::Event;
 pub use window::lock::{Held, Lock};
 pub use window::remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
 pub use window::restricted::Key;

@@ -28,6 +28,7 @@
 //! | send a block and notify | [`Window::put_signal`] | `shmem_put_signal` | `MPI_Send` |
 //! | send a block again and again | [`Window::prepare`], [`Transfer::start`] | - | `MPI_Send_init`, `MPI_Start` |
 //! | wait for a word | [`Window::wait_until`] and its kin | `shmem_wait_until` | `MPI_Recv` |
+//! | wait for a word in an event loop | [`Window::event`], whose descriptor epoll, mio or tokio watch | - | - |
 //! | update a word atomically | [`Remote::fetch_add`] and its kin | `shmem_atomic_fetch_add` | `MPI_Fetch_and_op` |
 //! | order writes, complete them | [`Job::fence`], [`Job::quiet`] | `shmem_fence`, `shmem_quiet` | `MPI_Win_flush_all` |
 //! | meet | [`Job::barrier`], [`Barrier::arrive`] | `shmem_barrier_all` | `MPI_Barrier`, `MPI_Ibarrier` |

@@ -431,6 +431,33 @@ mod tests {
     }
 
     #[test]
+    fn a_forked_process_neither_ends_nor_arms_its_parents_events() {
+        let ended = Job::threads(1, |job| {
+            let words = job.window::<u64>(1).unwrap();
+            let mut event = words.event(0, crate::Cmp::Ne, 0).unwrap();
+            assert!(in_child(|| is_misuse(event.result())
+                && is_misuse(event.arm(crate::Cmp::Eq, 0))
+                && is_misuse(words.event(0, crate::Cmp::Ne, 0))));
+            assert!(event.result().unwrap().is_none(), "it waits on");
+            words.write(0, 5);
+            while event.result().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            event.result().unwrap()
+        });
+        assert_eq!(ended.unwrap(), [Some(5)]);
+    }
+
+    #[test]
+    fn a_forked_process_writes_no_value_of_a_collective() {
+        let sums = Job::threads(1, |job| {
+            assert!(in_child(|| is_misuse(job.world().all_reduce(crate::Sum, 1))));
+            job.world().all_reduce(crate::Sum, 2).unwrap()
+        });
+        assert_eq!(sums.unwrap(), [2]);
+    }
+
+    #[test]
     fn a_forked_process_answers_no_call_for_attention() {
         let ended = Job::threads(1, |job| {
             let words = job.window::<u64>(1).unwrap();

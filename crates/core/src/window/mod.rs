@@ -1,6 +1,8 @@
 //! Windows: memory of each PE that the other PEs can reach.
 
 pub(crate) mod descriptors;
+#[cfg(not(loom))]
+pub(crate) mod event;
 mod known;
 pub(crate) mod local;
 pub(crate) mod lock;

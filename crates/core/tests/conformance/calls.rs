@@ -2,7 +2,7 @@
 //! made.
 
 use crate::setup::{Setup, sizes_here};
-use memonet_core::{Cmp, Error, Job, Result, SignalOp, Sum};
+use memonet_core::{Cmp, Job, Result, SignalOp, Sum};
 use std::time::Duration;
 
 on_every_fabric!(wrong_arguments, timeouts, a_member_that_has_left);

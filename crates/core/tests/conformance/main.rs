@@ -55,6 +55,7 @@ mod calls;
 mod checked;
 mod collectives;
 mod contradictions;
+mod events;
 mod failure;
 mod given_up;
 mod ground;
