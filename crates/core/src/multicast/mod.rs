@@ -144,14 +144,15 @@ impl Forced {
         let Some(value) = std::env::var_os(ENV_MULTICAST) else {
             return Ok(None);
         };
+        let group = |text: &str| text.strip_prefix("udp:").and_then(Group::parse);
+        if let Some(group) = value.to_str().and_then(group) {
+            return Ok(Some(Forced::Sockets(group)));
+        }
         match value.to_str() {
             Some("near") => Ok(Some(Forced::Near)),
             Some("tree") => Ok(Some(Forced::Tree)),
             Some("network") => Ok(Some(Forced::Network)),
             Some("hosts") => Ok(Some(Forced::Hosts)),
-            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => {
-                Ok(Some(Forced::Sockets(group)))
-            }
             _ => Err(Error::Environment {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
