@@ -106,6 +106,13 @@ endif
 ifneq ($(filter-out 0 no,$(ALIASES)),)
 	cd $(INSTALLED) && for alias in $(LINKS); do ln -sf "libmemonet.$${alias#*.}" $$alias; done
 endif
+	@echo
+	@echo "memonet is installed in $(abspath $(PREFIX)). Next:"
+	@case ":$$PATH:" in *":$(abspath $(PREFIX))/bin:"*) ;; *) echo '  PATH=$(abspath $(PREFIX))/bin:$$PATH' ;; esac
+	@echo "  memonet doctor                                  # what this machine offers"
+	@echo "  oshcc hello.c -o hello && oshrun -n 4 ./hello   # a C program"
+	@echo "  memonet run -n 4 ./program                      # a Rust program"
+	@echo "  man memonet-run"
 
 # CONFORMANCE: options of the script, e.g. "-D NAME --pes 1,2 --only unit/*".
 conformance: prefix
@@ -116,5 +123,7 @@ uninstall:
 	cd $(INSTALLED) && for alias in $(LINKS); do ! $(IS_OURS) || rm $$alias; done
 	cd $(INSTALLED) && rm -f bin/memonet bin/oshrun bin/oshcc bin/oshc++ bin/oshCC bin/oshcxx \
 	  include/shmem.h include/shmemx.h include/pshmem.h include/mpp/shmem.h include/mpp/shmemx.h \
-	  lib/libmemonet.a lib/libmemonet.so* lib/pkgconfig/memonet.pc lib/cmake/memonet/memonet-config*.cmake
+	  lib/libmemonet.a lib/libmemonet.so* lib/pkgconfig/memonet.pc lib/cmake/memonet/memonet-config*.cmake \
+	  share/man/man1/memonet.1 share/man/man1/memonet-*.1 share/man/man1/oshrun.1 \
+	  share/bash-completion/completions/memonet share/zsh/site-functions/_memonet share/fish/vendor_completions.d/memonet.fish
 	-cd $(INSTALLED) && rmdir --ignore-fail-on-non-empty include/mpp lib/cmake/memonet lib/cmake lib/pkgconfig

@@ -38,20 +38,16 @@ pub fn end(
     objects: &[Stats],
 ) -> Result<()> {
     let sum = |of: fn(&Stats) -> u64| objects.iter().map(of).sum::<u64>();
-    let own = [
+    let mut all = [
         sum(|s| s.uses),
         sum(|s| s.hits),
         sum(|s| s.handovers),
         sum(|s| s.messages),
         sum(|s| s.bytes),
     ];
-    let w = job.window::<u64>(own.len())?;
-    w.write_from(0, &own);
-    let span = w.span(0..own.len())?;
-    job.world().all_reduce(Sum, span, span)?;
+    job.world().all_reduce_slice(Sum, &mut all)?;
     if job.pe() == 0 {
         let (right, sequential) = check()?;
-        let all = w.to_vec();
         println!(
             "{}: {} PEs {:.1} ms, sequential {:.1} ms, speed-up {:.2}; {} uses, {} hits, {} hand-overs, {} messages, {} bytes",
             if right { "right" } else { "WRONG" },

@@ -71,12 +71,12 @@ fn offers(job: &Job) -> Result<()> {
             assert_eq!(block, sent, "block {round}");
         }
         w.write_from(0, &[job.pe() as i32 - 1, -(round as i32)]);
-        job.world().all_reduce(Min, to, from)?;
+        job.world().all_reduce_into(Min, to, from)?;
         assert_eq!(w.to_vec()[2..], [-1, -(round as i32)]);
-        job.world().scan(Sum, to, from)?;
+        job.world().scan_into(Sum, to, from)?;
         let (root, all) = (round as usize % job.npes(), many.span(0..3000)?);
         many.fill(0..3000, round * 10 + job.pe() as u64);
-        job.world().broadcast(root, all, all)?;
+        job.world().broadcast_into(root, all, all)?;
         assert_eq!(many.to_vec(), [round * 10 + root as u64; 3000]);
     }
     println!("{}: {:?}", job.pe(), w.to_vec());
@@ -420,7 +420,7 @@ fn work(job: &Job) -> Result<()> {
     loop {
         window.remote((job.pe() + 1) % job.npes(), 0)?.fetch_add(1)?;
         job.barrier()?;
-        job.world().broadcast(0, all, all)?;
+        job.world().broadcast_into(0, all, all)?;
     }
 }
 

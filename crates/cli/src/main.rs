@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 mod bench;
 mod chart;
 mod demo;
 mod doctor;
 mod machines;
+mod manual;
 mod reproduce;
 mod run;
 mod shared_file;
@@ -40,6 +41,9 @@ enum Command {
     Bench(bench::Args),
     /// Show the machines on which programs can be simulated, and the source of each number
     Machines(machines::Args),
+    /// Write the manual pages and the shells' completions, for an installation
+    #[command(hide = true)]
+    Manual(manual::Args),
     /// Run the published experiments on the simulated machines, each figure beside the published
     /// one
     Reproduce(reproduce::Args),
@@ -67,6 +71,9 @@ fn main() -> ExitCode {
             Command::Demo(args) => demo::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Machines(args) => machines::run(args),
+            Command::Manual(args) => {
+                manual::write(&args, Cli::command()).map(|()| ExitCode::SUCCESS)
+            }
             Command::Reproduce(args) => reproduce::run(args),
         }
     });

@@ -239,7 +239,9 @@ impl Queue {
 
     /// The error of an operation that needs an answer from a PE that is gone.
     fn check_alive(&self, pe: u32) -> Result<()> {
-        let failed = |&cause: &Cause| Err(Error::PeerFailed { pe: pe as usize, cause, host: None });
+        let failed = |&cause: &Cause| {
+            Err(Error::PeerFailed { pe: pe as usize, cause, host: None, call: None })
+        };
         self.gone.get(&pe).map_or(Ok(()), failed)
     }
 

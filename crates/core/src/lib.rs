@@ -13,7 +13,7 @@
 //! | send a block | [`Window::put`], [`Window::put_signal`], [`Window::prepare`] |
 //! | wait for a word | [`Window::wait_until`] and its kin |
 //! | meet | [`Job::barrier`], [`Barrier`] |
-//! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`] |
+//! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`], of slices `_slice`, between windows `_into` |
 //! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
 //! | stream blocks to many PEs | [`Job::multicast`] |
@@ -57,6 +57,8 @@
 //!   nobody ends.
 //! * Safety is against mistakes of cooperating programs, not against hostile programs of the same
 //!   user.
+
+#![deny(missing_debug_implementations)]
 
 mod base;
 mod collective;
@@ -104,7 +106,7 @@ pub mod unstable {
 }
 
 pub use base::access::Access;
-pub use base::error::{Cause, Error, Lost, Result, signal_name};
+pub use base::error::{Call, Cause, Error, Lost, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
@@ -117,6 +119,8 @@ pub use lifecycle::start::JobOptions;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;
+#[cfg(not(loom))]
+pub use window::event::Event;
 pub use window::lock::{Held, Lock};
 pub use window::remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
 pub use window::restricted::Key;

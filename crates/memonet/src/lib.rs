@@ -28,6 +28,7 @@
 //! | send a block and notify | [`Window::put_signal`] | `shmem_put_signal` | `MPI_Send` |
 //! | send a block again and again | [`Window::prepare`], [`Transfer::start`] | - | `MPI_Send_init`, `MPI_Start` |
 //! | wait for a word | [`Window::wait_until`] and its kin | `shmem_wait_until` | `MPI_Recv` |
+//! | wait for a word in an event loop | [`Window::event`], whose descriptor epoll, mio or tokio watch | - | - |
 //! | update a word atomically | [`Remote::fetch_add`] and its kin | `shmem_atomic_fetch_add` | `MPI_Fetch_and_op` |
 //! | order writes, complete them | [`Job::fence`], [`Job::quiet`] | `shmem_fence`, `shmem_quiet` | `MPI_Win_flush_all` |
 //! | meet | [`Job::barrier`], [`Barrier::arrive`] | `shmem_barrier_all` | `MPI_Barrier`, `MPI_Ibarrier` |
@@ -106,10 +107,8 @@
 //!         all.push(halo.read(place + 1));
 //!         cells = all.windows(3).map(|of| (of[0] + of[1] + of[2]) / 3.0).collect();
 //!     }
-//! #   let (sum, place) = (job.window::<f64>(1)?, 0..1);
-//! #   sum.write(0, cells.iter().sum());
-//! #   job.world().all_reduce(memonet::Sum, sum.span(place.clone())?, sum.span(place)?)?;
-//! #   assert!((sum.read(0) - 600.0).abs() < 1e-9, "smoothing keeps the sum");
+//! #   let sum = job.world().all_reduce(memonet::Sum, cells.iter().sum::<f64>())?;
+//! #   assert!((sum - 600.0).abs() < 1e-9, "smoothing keeps the sum");
 //!     job.barrier()
 //! })?
 //! # { result? }
@@ -118,22 +117,29 @@
 //!
 //! # Guide: a reduction
 //!
-//! Collectives take [`Span`]s of windows. [`Job::world`] is the team of all PEs; [`Team::team`] and
-//! [`Team::split_strided`] make smaller teams.
+//! Collectives take values, slices (`_slice`), or, for large data, [`Span`]s of windows (`_into`).
+//! [`Job::world`] is the team of all PEs; [`Team::team`] and [`Team::split_strided`] make smaller
+//! teams.
 //!
 //! ```
-//! use memonet::{Job, Sum};
+//! use memonet::{Job, Max, Sum};
 //!
 //! # for result in
 //! Job::threads(4, |job| -> memonet::Result<()> {
 //!     // Each PE has a part of two vectors; their scalar product is a sum over all parts.
 //!     let (x, y) = (vec![0.5; 1000], vec![2.0; 1000]);
-//!     let product = job.window::<f64>(1)?;
-//!     product.write(0, x.iter().zip(&y).map(|(x, y)| x * y).sum());
-//!     let span = product.span(0..1)?;
-//!     job.world().all_reduce(Sum, span, span)?; // in place; every PE has the result
-//!     assert_eq!(product.read(0), 4000.0);
-//!     Ok(())
+//!     let part: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
+//!     let product = job.world().all_reduce(Sum, part)?; // every PE has the result
+//!     assert_eq!(product, 4000.0);
+//!
+//!     let mut bars = [0u64; 10];
+//!     bars[job.pe()] = 7;
+//!     job.world().all_reduce_slice(Max, &mut bars)?; // each element by itself, in place
+//!     assert_eq!(bars[..5], [7, 7, 7, 7, 0]);
+//!
+//!     let everything = job.window::<f64>(1 << 20)?;
+//!     let span = everything.span(0..1 << 20)?;
+//!     job.world().all_reduce_into(Sum, span, span) // where the data lie, without a copy
 //! })?
 //! # { result? }
 //! # Ok::<(), memonet::Error>(())
@@ -179,6 +185,47 @@
 
 #[doc(inline)]
 pub use memonet_core::*;
+
+/// Lets windows, multicast channels, shared data and collectives hold a structure: it becomes
+/// `memonet::Plain`.
+///
+/// The attribute derives `Clone` and `Copy`, unless the structure says so itself, and the traits of
+/// the crate `zerocopy` that `Plain` asks for. It adds `#[repr(C)]`, unless the structure has
+/// another `repr`. zerocopy checks that any bytes are a value of the structure and that it has no
+/// padding: no references, no `bool`, `char` or enumeration of fewer than 256 values, and no gaps
+/// between fields. Order fields from the largest to the smallest, and fill what remains with a
+/// field such as `_rest: [u8; 4]`.
+///
+/// ```
+/// # use memonet::Job;
+/// #[memonet::plain]
+/// #[derive(Debug, PartialEq)]
+/// struct Particle {
+///     position: [f64; 3],
+///     charge: f32,
+///     id: u32,
+/// }
+///
+/// # for result in
+/// Job::threads(2, |job| -> memonet::Result<()> {
+///     let mine = Particle { position: [0.5; 3], charge: -1.0, id: job.pe() as u32 };
+///     assert_eq!(job.world().all_gather(mine)?[1].id, 1);
+///     let window = job.window::<Particle>(10)?;
+///     window.write(3, mine);
+///     assert_eq!(window.read(3), mine);
+///     job.barrier()
+/// })?
+/// # { result? }
+/// # Ok::<(), memonet::Error>(())
+/// ```
+///
+/// A program that calls the dependency `memonet` by another name says so:
+/// `#[name::plain(crate = "name")]`.
+#[doc(inline)]
+pub use memonet_macros::plain;
+/// The crate whose traits [`Plain`] stands for. Its derives, too, make a structure plain, if the
+/// structure says `#[zerocopy(crate = "memonet::zerocopy")]`; [`plain`] says all of it.
+pub use zerocopy;
 
 /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE.
 ///

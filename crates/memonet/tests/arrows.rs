@@ -61,6 +61,7 @@ const CRATES: &[Rules] = &[
     Rules { name: "cli", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "wireup", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "dl", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "macros", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "memonet", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "ofi", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },

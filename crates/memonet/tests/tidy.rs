@@ -224,8 +224,10 @@ fn every_variable_is_in_the_list_of_settings() {
 fn the_core_knows_nobody_above_it() {
     for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("crates/core/src/")) {
         for (number, line) in text.lines().enumerate() {
+            // A message for programs names the attribute.
+            let line = line.replace("#[memonet::plain]", "");
             assert!(
-                !code(line).contains("memonet::") && !code(line).contains("memonet_cli"),
+                !code(&line).contains("memonet::") && !code(&line).contains("memonet_cli"),
                 "{path}:{}: {line}",
                 number + 1
             );

@@ -136,8 +136,12 @@ impl Peer {
 
     /// What an operation fails with that needs the peer.
     pub(crate) fn error(&self) -> Error {
-        let failed =
-            |cause| Error::PeerFailed { pe: self.pe as usize, cause, host: self.host.clone() };
+        let failed = |cause| Error::PeerFailed {
+            pe: self.pe as usize,
+            cause,
+            host: self.host.clone(),
+            call: None,
+        };
         match &self.state {
             State::Gone(cause) => failed(*cause),
             State::Failed(why) | State::Broken(_, why) => {

@@ -140,7 +140,7 @@ fn broadcasts(job: &Job, rounds: usize) -> Result<bool> {
         window.write_from(from, &own);
         dice = dice.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         job.compute([0, dice >> 50, dice >> 44][round % 3]);
-        team.broadcast(root, window.span(to..to + len)?, window.span(from..from + len)?)?;
+        team.broadcast_into(root, window.span(to..to + len)?, window.span(from..from + len)?)?;
         let whole = window.to_vec();
         let pe = team.members()[root];
         assert!(
@@ -195,7 +195,7 @@ fn a_broadcast_is_sent_once() {
         let done = run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
             let window = job.window::<u64>(WORDS).unwrap();
             let all = window.span(0..WORDS).unwrap();
-            (0..=rounds).for_each(|_| job.world().broadcast(2, all, all).unwrap());
+            (0..=rounds).for_each(|_| job.world().broadcast_into(2, all, all).unwrap());
         });
         done.unwrap().counts
     };
@@ -218,7 +218,7 @@ fn small_broadcasts_are_put_first() {
             let window = job.window::<u64>(WORDS).unwrap();
             let all = window.span(0..WORDS).unwrap();
             let from = (0..rounds).map(|_| {
-                job.world().broadcast(0, all, all).unwrap();
+                job.world().broadcast_into(0, all, all).unwrap();
                 job.world().multicast_from().unwrap()
             });
             from.collect::<Vec<_>>()
@@ -251,7 +251,7 @@ fn all_others_hear_of_a_death(
                 last(&job);
                 std::panic::resume_unwind(Box::new("deliberate"));
             }
-            let result = job.world().broadcast(1, all, all);
+            let result = job.world().broadcast_into(1, all, all);
             heard.lock().unwrap().push((job.pe(), result));
         })
         .map(drop)
@@ -272,7 +272,7 @@ fn a_death_ends_a_broadcast_at_all_others() {
     for (victim, broadcasts) in (0..4).flat_map(|victim| [(victim, 0), (victim, 3)]) {
         let before = |job: &Job, window: &Window<u64>| {
             let all = window.span(0..50_000).unwrap();
-            (0..broadcasts).for_each(|_| job.world().broadcast(1, all, all).unwrap());
+            (0..broadcasts).for_each(|_| job.world().broadcast_into(1, all, all).unwrap());
             job.barrier().unwrap();
         };
         let last = |job: &Job| job.compute(300_000);
@@ -299,10 +299,10 @@ fn a_broadcast_that_somebody_does_not_call_is_a_deadlock() {
     let stuck = run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
         let window = job.window::<u64>(50_000).unwrap();
         let all = window.span(0..50_000).unwrap();
-        job.world().broadcast(0, all, all).unwrap();
+        job.world().broadcast_into(0, all, all).unwrap();
         match job.pe() {
             3 => drop(window.wait_until(0, memonet_core::Cmp::Eq, 7)),
-            _ => job.world().broadcast(0, all, all).unwrap(),
+            _ => job.world().broadcast_into(0, all, all).unwrap(),
         }
     });
     let text = stuck.map(drop).unwrap_err().to_string();
@@ -333,7 +333,7 @@ fn in_a_process_with_a_way() {
             let (root, len) = (round % 5, [0, 1, 3][round % 3]);
             window.fill(0..8, if job.pe() == root { round as u8 } else { 99 });
             let some = window.span(1..1 + len).unwrap();
-            job.world().broadcast(root, some, some).unwrap();
+            job.world().broadcast_into(root, some, some).unwrap();
             let rest = if job.pe() == root { round as u8 } else { 99 };
             let right = |(at, &byte): (usize, &u8)| {
                 byte == if (1..=len).contains(&at) { round as u8 } else { rest }

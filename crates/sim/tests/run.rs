@@ -328,27 +328,27 @@ fn collectives_by_hardware() {
             .collect();
         let root = round as usize % job.npes();
         w.write_from(0, &values);
-        world.all_reduce(Sum, to, from).unwrap();
+        world.all_reduce_into(Sum, to, from).unwrap();
         all.push(w.to_vec());
-        world.all_reduce(Min, to, from).unwrap();
+        world.all_reduce_into(Min, to, from).unwrap();
         all.push(w.to_vec());
-        world.reduce(Max, root, to, from).unwrap();
+        world.reduce_into(Max, root, to, from).unwrap();
         all.push(w.to_vec());
-        world.scan(Or, to, from).unwrap();
+        world.scan_into(Or, to, from).unwrap();
         all.push(w.to_vec());
-        world.exclusive_scan(to, from).unwrap();
+        world.exclusive_scan_into(to, from).unwrap();
         all.push(w.to_vec());
-        world.broadcast(root, to, from).unwrap();
+        world.broadcast_into(root, to, from).unwrap();
         all.push(w.to_vec());
-        world.scan(And, from, from).unwrap();
+        world.scan_into(And, from, from).unwrap();
         all.push(w.to_vec());
         small.write_from(0, &[-5 - me as i16, 7 * me as i16]);
         let both = small.span(0..2).unwrap();
-        world.all_reduce(Min, both, both).unwrap();
-        world.scan(Sum, both, both).unwrap();
+        world.all_reduce_into(Min, both, both).unwrap();
+        world.scan_into(Sum, both, both).unwrap();
         all.push(small.to_vec().into_iter().map(i64::from).collect());
         // What the network does not know.
-        world.all_reduce(Product, to, from).unwrap();
+        world.all_reduce_into(Product, to, from).unwrap();
         all.push(w.to_vec());
         job.barrier().unwrap();
         all
@@ -384,7 +384,7 @@ fn collectives_by_hardware_send_nothing() {
             for round in 0..rounds {
                 job.compute((round * 1777 * (1 + job.pe()) % 20_000) as u64);
                 w.write(0, (round + job.pe()) as u32);
-                job.world().all_reduce(memonet_core::Sum, to, from).unwrap();
+                job.world().all_reduce_into(memonet_core::Sum, to, from).unwrap();
                 assert_eq!(w.read(1), 5 * round as u32 + 10);
                 if round % 3 == 0 {
                     job.barrier().unwrap();
@@ -436,9 +436,10 @@ fn large_broadcasts_are_pushed() {
                 [0, 2, 3].into_iter().for_each(|pe| to.put(pe, 0, &vec![1; WORDS]).unwrap());
             }
         });
-        let broadcast =
-            timed(&job, &|| job.world().broadcast(1, all, from.span(0..WORDS).unwrap()).unwrap());
-        let scatter = timed(&job, &|| job.world().scatter(1, all, parts).unwrap());
+        let broadcast = timed(&job, &|| {
+            job.world().broadcast_into(1, all, from.span(0..WORDS).unwrap()).unwrap()
+        });
+        let scatter = timed(&job, &|| job.world().scatter_into(1, all, parts).unwrap());
         [broadcast, scatter].map(|time| time.as_secs_f64() / puts.as_secs_f64())
     });
     for ratio in done.unwrap().results.concat() {
@@ -462,7 +463,7 @@ fn who_is_late_for_a_broadcast_delays_nobody() {
                 assert_eq!(window.to_vec(), [1; WORDS], "written before it came");
             }
             let all = window.span(0..WORDS).unwrap();
-            job.world().broadcast(0, all, all).unwrap();
+            job.world().broadcast_into(0, all, all).unwrap();
             let took = now() - begin;
             assert_eq!(window.to_vec(), [0; WORDS]);
             job.barrier().unwrap();
@@ -490,7 +491,7 @@ fn a_death_ends_a_pushed_broadcast() {
                     job.compute(300_000);
                     std::panic::resume_unwind(Box::new("deliberate"));
                 }
-                let result = job.world().broadcast(1, all, all);
+                let result = job.world().broadcast_into(1, all, all);
                 heard.lock().unwrap().push((job.pe(), result, window.to_vec() == [1; WORDS]));
             })
             .map(drop)

@@ -41,8 +41,8 @@ fn collect(job: &Job) -> Result<()> {
     let window = job.window::<u64>(4000)?;
     for len in [1, 20, 2000] {
         let (from, to) = (window.span(0..len)?, window.span(2000..2000 + len)?);
-        job.world().all_reduce(Sum, to, from)?;
-        job.world().broadcast(0, to, from)?;
+        job.world().all_reduce_into(Sum, to, from)?;
+        job.world().broadcast_into(0, to, from)?;
     }
     job.barrier()
 }

@@ -365,6 +365,19 @@ pub const SPECS: &[Spec] = &[
         special: PLAIN,
     },
     Spec {
+        name: "event",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "from a signal until a program that polls the descriptor of an event has the value",
+        limit: "store and futex wake to a thread that writes an eventfd, which the program polls",
+        variants: Single { pes: 2, size: 0 },
+        // Each sleeps a tenth of a second.
+        rounds: Rounds { full: 40, quick: 4 },
+        measure: Pes(waits::event),
+        special: PLAIN,
+    },
+    Spec {
         name: "startup",
         unit: "ms",
         better: Lower,

@@ -22,7 +22,7 @@ use crate::run;
 use graph::Graph;
 
 /// The dependencies between Debian 12's packages; built in, so that the demo needs no file.
-const DEBIAN: &[u8] = include_bytes!("../../../../data/debian-bookworm-depends.txt.gz");
+const DEBIAN: &[u8] = include_bytes!("../../data/debian-bookworm-depends.txt.gz");
 const DEBIAN_NAME: &str = "debian-bookworm-depends.txt.gz (built in)";
 
 /// The longest time without a message to the user.

@@ -1,5 +1,6 @@
 //! Every error of the library: what happened, why, and what to do about it.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,12 +89,37 @@ pub fn signal_name(signal: i32) -> &'static str {
     }
 }
 
+/// The call of a program that has failed.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The function.
+    pub name: &'static str,
+    /// The PE that called it.
+    pub pe: usize,
+    /// Where the program called it.
+    pub at: &'static Location<'static>,
+    /// Where the program has made the window that was used, if one was.
+    pub window: Option<&'static Location<'static>>,
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Call { name, pe, at, window } = self;
+        write!(f, "PE {pe}, {name} at {at}")?;
+        window.map_or(Ok(()), |made| write!(f, ", of the window made at {made}"))
+    }
+}
+
+fn called(call: &Option<Box<Call>>) -> String {
+    call.as_ref().map_or_else(String::new, |call| format!(" ({call})"))
+}
+
 /// What a memonet call can fail with. Each message names the cause and the fix.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A PE that this call depends on is gone.
-    #[error("PE {pe}{} failed: {cause}", on(host.as_deref()))]
+    #[error("PE {pe}{} failed: {cause}{}", on(host.as_deref()), called(call))]
     PeerFailed {
         /// The PE that is gone.
         pe: usize,
@@ -101,6 +127,8 @@ pub enum Error {
         cause: Cause,
         /// Its host, in a job on several.
         host: Option<Arc<str>>,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// The fabric between the PEs refused or failed; it names cause and fix.
     #[error("{fabric}: {problem}")]
@@ -111,10 +139,12 @@ pub enum Error {
         problem: String,
     },
     /// The deadline given to a wait passed.
-    #[error("still waiting after {after:?}, the deadline given to this wait")]
+    #[error("still waiting after {after:?}, the deadline given to this wait{}", called(call))]
     Timeout {
         /// The deadline that was given.
         after: Duration,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// This PE's front end has ended the wait, by [`wait::Attention`](crate::wait::Attention).
     /// After a collective call the team can be used no more, as after
@@ -129,7 +159,10 @@ pub enum Error {
         waiting: String,
     },
     /// A range outside of a window, region or block.
-    #[error("elements {index}..{index}+{count} are not all among the {len} that there are")]
+    #[error(
+        "elements {index}..{index}+{count} are not all among the {len} that there are{}",
+        called(call)
+    )]
     OutOfBounds {
         /// First element asked for.
         index: usize,
@@ -137,36 +170,49 @@ pub enum Error {
         count: usize,
         /// Elements that there are; in a window, per PE.
         len: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// Index or size arithmetic that does not fit an address.
-    #[error("the byte offset of {index} elements of {size} bytes overflows an address")]
+    #[error(
+        "the byte offset of {index} elements of {size} bytes overflows an address{}",
+        called(call)
+    )]
     Overflow {
         /// Index or count of elements.
         index: usize,
         /// Bytes per element.
         size: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// There is no such PE.
-    #[error("there is no PE {pe}: the job (or team) has {npes}, numbered 0 to {}", npes - 1)]
+    #[error("there is no PE {pe}: the job (or team) has {npes}, numbered 0 to {}{}", npes - 1, called(call))]
     NoSuchPe {
         /// PE asked for.
         pe: usize,
         /// PEs there are.
         npes: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// A word that is not aligned to its own size.
     #[error(
-        "byte offset {offset} is not a multiple of the word's size, {size}: word operations need aligned words"
+        "byte offset {offset} is not a multiple of the word's size, {size}: word operations need aligned words{}",
+        called(call)
     )]
     Misaligned {
         /// Byte offset from the start of the window's part.
         offset: usize,
         /// Size of the word.
         size: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// The window's access mode, or this PE's right to it, does not allow the operation.
     #[error(
-        "no {wanted} access to PE {pe}'s part of this window: this PE has {granted:?}; ask the creator for the right"
+        "no {wanted} access to PE {pe}'s part of this window: this PE has {granted:?}; ask the creator for the right{}",
+        called(call)
     )]
     AccessDenied {
         /// PE whose part was asked for.
@@ -175,6 +221,8 @@ pub enum Error {
         wanted: &'static str,
         /// What this PE was granted.
         granted: crate::base::access::Access,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// A key that no window of this job ever had.
     #[error(
@@ -197,7 +245,7 @@ pub enum Error {
         epoch: u64,
     },
     /// Two lengths that must match do not.
-    #[error("{what}: {left} and {right}, which do not match")]
+    #[error("{what}: {left} and {right}, which do not match{}", called(call))]
     Length {
         /// Which two.
         what: &'static str,
@@ -205,6 +253,8 @@ pub enum Error {
         left: usize,
         /// The second.
         right: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// A collective call was made with different arguments.
     #[error(
@@ -331,6 +381,38 @@ pub enum Error {
 }
 
 impl Error {
+    /// The call of the program that failed, where that is known.
+    pub fn call(&self) -> Option<&Call> {
+        match self {
+            Error::PeerFailed { call, .. }
+            | Error::Timeout { call, .. }
+            | Error::OutOfBounds { call, .. }
+            | Error::Overflow { call, .. }
+            | Error::NoSuchPe { call, .. }
+            | Error::Misaligned { call, .. }
+            | Error::AccessDenied { call, .. }
+            | Error::Length { call, .. } => call.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The error of another call of the program, or of none that a message should name.
+    #[cold]
+    pub fn of_call(mut self, of: Option<Call>) -> Self {
+        match &mut self {
+            Error::PeerFailed { call, .. }
+            | Error::Timeout { call, .. }
+            | Error::OutOfBounds { call, .. }
+            | Error::Overflow { call, .. }
+            | Error::NoSuchPe { call, .. }
+            | Error::Misaligned { call, .. }
+            | Error::AccessDenied { call, .. }
+            | Error::Length { call, .. } => *call = of.map(Box::new),
+            _ => {}
+        }
+        self
+    }
+
     pub(crate) fn system(
         call: impl Into<String>,
         answer: impl Into<std::io::Error>,

@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -44,6 +44,7 @@ pub const MAX_CALLS: usize = if cfg!(loom) { 2 } else { 30 };
 pub const MAX_ROUNDS: usize = 16;
 
 /// The control page.
+#[derive(Debug)]
 #[repr(C)]
 pub struct JobHeader {
     /// [`MAGIC`].
@@ -101,6 +102,7 @@ pub struct JobHeader {
 }
 
 /// What is known of a PE; a cache line pair of its own.
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct PeRecord {
     /// [`State`](crate::base::status::State): state, cause and its value in one word.
@@ -129,6 +131,7 @@ pub const SAID: usize = 8;
 pub const BELLS: usize = 16;
 
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct BarrierSlot {
     /// Phase of which the owner has done its part: nobody waits for it any more. Written by the
@@ -177,10 +180,26 @@ pub const EAGER_BYTES: usize = 1024;
 
 /// What a member of a team publishes in its collectives of middling size, a part for each turn. In
 /// the slot of the team's barrier.
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct EagerBuffer {
     /// Anything.
     pub bytes: [[u8; EAGER_BYTES]; TURNS],
+}
+
+/// Bytes of each half of a staging area: a page. A longer half would cost each PE its memory for
+/// every team at once, where a fabric registers this area.
+pub const STAGING_BYTES: usize = 4096;
+
+/// Where the values lie of which a member of a team makes a collective. In the slot of the team's
+/// barrier.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct StagingArea {
+    /// What the owner gives. Written by the owner, read by others while it is in the call.
+    pub source: [u8; STAGING_BYTES],
+    /// What the owner gets. Written by others while it is in the call.
+    pub destination: [u8; STAGING_BYTES],
 }
 
 /// Bytes that a line carries.
@@ -190,6 +209,7 @@ pub const MAX_LINED: usize = 64;
 
 /// A cache line in which one member of a team tells another that it has come to a step of a
 /// collective, and gives it a few bytes.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct StepLine {
     /// Anything. Complete when `number` is that of the step.
@@ -200,6 +220,7 @@ pub struct StepLine {
 
 /// Where the members of a team tell its owner: a line of each rank for each turn. Steps that go by
 /// nodes number the lines otherwise. In the slot of the team's barrier.
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Lines {
     /// By rank, then by turn.
@@ -207,6 +228,7 @@ pub struct Lines {
 }
 
 /// What a PE grants to holders of a key of a restricted window.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Grant {
     /// Grows at each revocation. 0: no grant.
@@ -219,6 +241,7 @@ pub struct Grant {
 }
 
 /// The arguments of the collective call a PE is in, for all members to compare.
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct CollectiveRequest {
     /// Which call (the private module `agree` names them).
@@ -237,6 +260,7 @@ pub struct CollectiveRequest {
 }
 
 /// Whose turn it is to make a team without a parent.
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Turns {
     /// Sets of PEs for which threads of the owner have called; 0: none. Written by the owner.
@@ -251,7 +275,7 @@ pub struct Turns {
 /// What a reader of a multicast channel and the writer of its ring tell each other; a cache line
 /// pair of its own. In the segment of whoever writes the ring, before the ring, one for each
 /// reader. On a channel between hosts, also what a host's PE and the writer tell each other.
-#[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[derive(Debug, Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(128))]
 pub struct ReaderLine {
     /// What lies below this in the ring the reader is done with. Written by the reader.
@@ -266,6 +290,7 @@ pub struct ReaderLine {
 }
 
 /// Head of every segment.
+#[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct SystemArea {
     /// Collective calls on the heap.
@@ -280,6 +305,8 @@ pub struct SystemArea {
     pub turns: Turns,
     /// Their lines.
     pub lines: [Lines; MAX_BARRIERS],
+    /// Their staging areas.
+    pub staging: [StagingArea; MAX_BARRIERS],
 }
 
 const _: () = {
@@ -313,7 +340,10 @@ const _: () = {
     assert!(
         size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0
     );
-    assert!(size_of::<SystemArea>() < 3 * HUGE_PAGE as usize);
+    assert!(
+        size_of::<StagingArea>() == 2 * STAGING_BYTES && offset_of!(SystemArea, staging) % 128 == 0
+    );
+    assert!(size_of::<SystemArea>() < 4 * HUGE_PAGE as usize);
     assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };
 

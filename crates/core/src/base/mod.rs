@@ -14,6 +14,22 @@ pub mod settings;
 pub mod shm;
 pub(crate) mod status;
 
+/// `Debug` of a type whose users want to know some values, and not its parts: `shows!([generics]
+/// Type as "Name", |it| name = value, ...)`.
+macro_rules! shows {
+    ([$($generics:tt)*] $type:ty as $name:literal, |$it:ident| $($field:ident = $value:expr),*) => {
+        impl<$($generics)*> std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                f.debug_struct($name)
+                    $(.field(stringify!($field), &$value))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use shows;
+
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Locks a mutex of this process whose data are whole at every moment, so that a thread which

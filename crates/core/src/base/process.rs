@@ -7,6 +7,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 pub const UNKNOWN: Cause = Cause::Exit(-1);
 
 /// A process, as /proc shows it.
+#[derive(Debug)]
 pub struct Stat {
     /// The command's name.
     pub name: String,

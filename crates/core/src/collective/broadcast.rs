@@ -25,7 +25,7 @@ impl Team {
     ///     window.write_from(0, &[5, 6, 7, 8]);
     /// }
     /// let all = window.span(0..4)?;
-    /// job.world().broadcast(1, all, all)?; // in place
+    /// job.world().broadcast_into(1, all, all)?; // in place
     /// assert_eq!(window.to_vec(), [5, 6, 7, 8]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
@@ -36,22 +36,28 @@ impl Team {
     /// [`Length`](crate::Error::Length), and [`Misuse`](crate::Error::Misuse) when the spans
     /// overlap in part, or belong to another job or to another PE of this job.
     /// [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
-    pub fn broadcast<T: Plain>(
+    #[track_caller]
+    pub fn broadcast_into<T: Plain>(
         &self,
         root: usize,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("broadcast", &[("root", root as u64), ("bytes", from.bytes as u64)])?;
-        check_apart(to, from)?;
-        self.broadcast_places(root, to, from)
+        self.pe().call("Team::broadcast_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call(
+                "broadcast_into",
+                &[("root", root as u64), ("bytes", from.bytes as u64)],
+            )?;
+            check_apart(to, from)?;
+            self.broadcast_places(root, to, from)
+        })
     }
 
-    /// [`broadcast`](Self::broadcast) between places, for front ends. *Collective.*
+    /// [`broadcast_into`](Self::broadcast_into) between places, for front ends. *Collective.*
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
+    /// As for [`broadcast_into`](Self::broadcast_into).
     pub fn broadcast_places(
         &self,
         root: usize,
@@ -91,17 +97,39 @@ impl Team {
     /// if job.pe() == 0 {
     ///     from.write_from(0, &[0, 1, 10, 11, 20, 21]);
     /// }
-    /// job.world().scatter(0, to.span(0..2)?, from.span(0..6)?)?;
+    /// job.world().scatter_into(0, to.span(0..2)?, from.span(0..6)?)?;
     /// assert_eq!(to.read(1), 10 * job.pe() as u32 + 1);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
     ///
     /// # Errors
-    /// As for [`all_gather`](Self::all_gather).
-    pub fn scatter<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("scatter", &[("root", root as u64), ("bytes for each", to.bytes as u64)])?;
+    /// As for [`all_gather_into`](Self::all_gather_into).
+    #[track_caller]
+    pub fn scatter_into<T: Plain>(
+        &self,
+        root: usize,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
+        self.pe().call("Team::scatter_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call(
+                "scatter_into",
+                &[("root", root as u64), ("bytes for each", to.bytes as u64)],
+            )?;
+            check_disjoint(to, from)?;
+            self.scatter_places(root, to, from)
+        })
+    }
+
+    /// [`scatter_into`](Self::scatter_into) between places. *Collective.*
+    pub(super) fn scatter_places(
+        &self,
+        root: usize,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Result<()> {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length(
@@ -109,7 +137,6 @@ impl Team {
             from.bytes,
             to.bytes * self.len(),
         )?;
-        check_disjoint(to, from)?;
         let call = Call::Scatter { each: to.bytes, all: from.bytes };
         self.hand_out(self.choose(call), root, to, from, |rank| {
             from.part(rank * to.bytes, to.bytes)

@@ -27,7 +27,7 @@ impl Team {
     /// # Job::threads(3, |job| -> memonet_core::Result<()> {
     /// let (from, to) = (job.window::<u32>(1)?, job.window::<u32>(3)?);
     /// from.write(0, job.pe() as u32 * 10);
-    /// job.world().all_gather(to.span(0..3)?, from.span(0..1)?)?;
+    /// job.world().all_gather_into(to.span(0..3)?, from.span(0..1)?)?;
     /// assert_eq!(to.to_vec(), [0, 10, 20]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
@@ -35,26 +35,40 @@ impl Team {
     ///
     /// # Errors
     /// [`Length`](crate::Error::Length) when `to` is not exactly as long as all elements; else as
-    /// for [`broadcast`](Self::broadcast).
-    pub fn all_gather<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("all_gather", &[("bytes of each", from.bytes as u64)])?;
-        check_disjoint(to, from)?;
-        self.gather_places(None, to, from, Destinations::InTheCall)
+    /// for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn all_gather_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        self.pe().call("Team::all_gather_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("all_gather_into", &[("bytes of each", from.bytes as u64)])?;
+            check_disjoint(to, from)?;
+            self.gather_places(None, to, from, Destinations::InTheCall)
+        })
     }
 
     /// Gives the member with rank `root` the elements of all members, as in
-    /// [`all_gather`](Self::all_gather). *Collective.*
+    /// [`all_gather_into`](Self::all_gather_into). *Collective.*
     ///
     /// MPI: `MPI_Gather`.
     ///
     /// # Errors
-    /// As for [`all_gather`](Self::all_gather).
-    pub fn gather<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("gather", &[("root", root as u64), ("bytes of each", from.bytes as u64)])?;
-        check_disjoint(to, from)?;
-        self.gather_places(Some(root), to, from, Destinations::InTheCall)
+    /// As for [`all_gather_into`](Self::all_gather_into).
+    #[track_caller]
+    pub fn gather_into<T: Plain>(
+        &self,
+        root: usize,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
+        self.pe().call("Team::gather_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call(
+                "gather_into",
+                &[("root", root as u64), ("bytes of each", from.bytes as u64)],
+            )?;
+            check_disjoint(to, from)?;
+            self.gather_places(Some(root), to, from, Destinations::InTheCall)
+        })
     }
 
     /// Gives every member the elements of all members, one after the other in the order of ranks.
@@ -69,7 +83,7 @@ impl Team {
     /// let (from, to) = (job.window::<u32>(3)?, job.window::<u32>(6)?);
     /// from.fill(0..3, job.pe() as u32);
     /// let count = job.pe() + 1; // PE 0 gives one element, PE 1 two, PE 2 three
-    /// assert_eq!(job.world().collect(to.span(0..6)?, from.span(0..count)?)?, 6);
+    /// assert_eq!(job.world().collect_into(to.span(0..6)?, from.span(0..count)?)?, 6);
     /// assert_eq!(to.to_vec(), [0, 1, 1, 2, 2, 2]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
@@ -77,12 +91,15 @@ impl Team {
     ///
     /// # Errors
     /// [`Length`](crate::Error::Length), at every member, when the `to` of one member does not have
-    /// room for all elements; else as for [`broadcast`](Self::broadcast).
-    pub fn collect<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("collect", &[])?;
-        check_disjoint(to, from)?;
-        Ok(self.collect_places(to, from)? / size_of::<T>())
+    /// room for all elements; else as for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn collect_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
+        self.pe().call("Team::collect_into", None, || {
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("collect_into", &[])?;
+            check_disjoint(to, from)?;
+            Ok(self.collect_places(to, from)? / size_of::<T>())
+        })
     }
 
     /// Gives every member one block of each member. A block has `to.len()` elements divided by the
@@ -96,7 +113,7 @@ impl Team {
     /// # Job::threads(3, |job| -> memonet_core::Result<()> {
     /// let (from, to) = (job.window::<usize>(3)?, job.window::<usize>(3)?);
     /// (0..3).for_each(|to| from.write(to, 10 * job.pe() + to));
-    /// job.world().all_to_all(to.span(0..3)?, from.span(0..3)?)?;
+    /// job.world().all_to_all_into(to.span(0..3)?, from.span(0..3)?)?;
     /// assert_eq!(to.to_vec(), [job.pe(), 10 + job.pe(), 20 + job.pe()]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
@@ -104,22 +121,26 @@ impl Team {
     ///
     /// # Errors
     /// [`Length`](crate::Error::Length) when the spans differ in length, or cannot be cut into
-    /// equal blocks; else as for [`broadcast`](Self::broadcast).
-    pub fn all_to_all<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let beyond = from.len() % self.len();
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("all_to_all", &[("bytes of all", from.bytes as u64)])?;
-        check_length("elements beyond equal blocks, and none", beyond, 0)?;
-        check_disjoint(to, from)?;
-        self.all_to_all_places(to, from, Destinations::InTheCall)
+    /// equal blocks; else as for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn all_to_all_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        self.pe().call("Team::all_to_all_into", None, || {
+            let beyond = from.len() % self.len();
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("all_to_all_into", &[("bytes of all", from.bytes as u64)])?;
+            check_length("elements beyond equal blocks, and none", beyond, 0)?;
+            check_disjoint(to, from)?;
+            self.all_to_all_places(to, from, Destinations::InTheCall)
+        })
     }
 
-    /// [`gather`](Self::gather) to `root`, or to all members, between places, for front ends.
-    /// `writable` is for a gather to all: a root's destination is written once the root has come.
+    /// [`gather_into`](Self::gather_into) to `root`, or to all members, between places, for front
+    /// ends. `writable` is for a gather to all: a root's destination is written once the root has
+    /// come.
     /// *Collective.*
     ///
     /// # Errors
-    /// As for [`all_gather`](Self::all_gather).
+    /// As for [`all_gather_into`](Self::all_gather_into).
     pub fn gather_places(
         &self,
         root: Option<usize>,
@@ -221,11 +242,11 @@ impl Team {
         if own_cache && bytes <= MOST_IN_PIECES_BYTES { PIECE_BYTES } else { bytes.max(1) }
     }
 
-    /// [`collect`](Self::collect) between places, for front ends. Returns the bytes of all sources;
-    /// `to` may be longer. *Collective.*
+    /// [`collect_into`](Self::collect_into) between places, for front ends. Returns the bytes of
+    /// all sources; `to` may be longer. *Collective.*
     ///
     /// # Errors
-    /// As for [`collect`](Self::collect).
+    /// As for [`collect_into`](Self::collect_into).
     pub fn collect_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<usize> {
         self.check_places(to, from)?;
         let (me, small) = (
@@ -273,6 +294,7 @@ impl Team {
                 what: "bytes of all sources, and the smallest destination",
                 left: total,
                 right: room,
+                call: None,
             });
         }
         let starts =
@@ -292,10 +314,10 @@ impl Team {
         Ok(total)
     }
 
-    /// [`all_to_all`](Self::all_to_all) between places, for front ends. *Collective.*
+    /// [`all_to_all_into`](Self::all_to_all_into) between places, for front ends. *Collective.*
     ///
     /// # Errors
-    /// As for [`all_to_all`](Self::all_to_all).
+    /// As for [`all_to_all_into`](Self::all_to_all_into).
     pub fn all_to_all_places(
         &self,
         to: SymmetricRange,

@@ -88,7 +88,9 @@ mod nodes;
 mod operator;
 mod pushed;
 mod reduce;
+mod staging;
 mod strided;
+mod values;
 
 pub use crate::team::place::SymmetricRange;
 pub use choice::Algorithm as CollectiveAlgorithm;
@@ -99,6 +101,7 @@ pub use operator::{
 use crate::base::error::{Error, Result};
 use crate::base::layout::EAGER_BYTES;
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use crate::endpoint::belongs::check_together;
 use crate::team::Team;
 use crate::team::steps::{self, Step};
@@ -116,6 +119,8 @@ pub struct Span<'a, T> {
     window: &'a Window<T>,
 }
 
+shows!([T] Span<'_, T> as "Span", |it| window = it.window, bytes = it.place.bytes);
+
 impl<T> Clone for Span<'_, T> {
     fn clone(&self) -> Self {
         *self
@@ -132,7 +137,7 @@ impl<T: Plain> Window<T> {
     /// # Job::threads(2, |job| -> memonet_core::Result<()> {
     /// let window = job.window::<u64>(4)?;
     /// window.write(0, 2);
-    /// job.world().all_reduce(Sum, window.span(3..4)?, window.span(0..1)?)?;
+    /// job.world().all_reduce_into(Sum, window.span(3..4)?, window.span(0..1)?)?;
     /// assert_eq!(window.to_vec(), [2, 0, 0, 4]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
@@ -141,19 +146,24 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, because not every PE may
     /// reach its parts.
+    #[track_caller]
     pub fn span(&self, range: Range<usize>) -> Result<Span<'_, T>> {
-        let count = range
-            .end
-            .checked_sub(range.start)
-            .ok_or(Error::Misuse("a range that ends before it starts"))?;
-        let bytes = self.range(range.start, count)?;
-        let offset = self
-            .inner
-            .heap_offset()
-            .ok_or(Error::Misuse("collectives work on ordinary windows, not on restricted ones"))?;
-        Ok(Span {
-            place: SymmetricRange { offset: offset + bytes as u64, bytes: count * size_of::<T>() },
-            window: self,
+        self.inner.pe.call("Window::span", Some(self.inner.made), || {
+            let count = range
+                .end
+                .checked_sub(range.start)
+                .ok_or(Error::Misuse("a range that ends before it starts"))?;
+            let bytes = self.range(range.start, count)?;
+            let offset = self.inner.heap_offset().ok_or(Error::Misuse(
+                "collectives work on ordinary windows, not on restricted ones",
+            ))?;
+            Ok(Span {
+                place: SymmetricRange {
+                    offset: offset + bytes as u64,
+                    bytes: count * size_of::<T>(),
+                },
+                window: self,
+            })
         })
     }
 }
@@ -213,7 +223,7 @@ fn check_disjoint(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
 }
 
 fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
-    if left == right { Ok(()) } else { Err(Error::Length { what, left, right }) }
+    if left == right { Ok(()) } else { Err(Error::Length { what, left, right, call: None }) }
 }
 
 /// Copies and checks that all collectives use.
@@ -263,7 +273,11 @@ impl Team {
     }
 
     fn check_rank(&self, rank: usize) -> Result<()> {
-        if rank < self.len() { Ok(()) } else { Err(Error::NoSuchPe { pe: rank, npes: self.len() }) }
+        if rank < self.len() {
+            Ok(())
+        } else {
+            Err(Error::NoSuchPe { pe: rank, npes: self.len(), call: None })
+        }
     }
 }
 

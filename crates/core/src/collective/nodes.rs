@@ -649,7 +649,7 @@ mod tests {
             for root in [0, npes - 1] {
                 let others = npes.div_ceil(of_node) as u64 - 1;
                 let [bytes, signals] = costs(npes, of_node, |team, to, from| {
-                    team.broadcast(root, to.span(0..WORDS)?, from.span(0..WORDS)?)
+                    team.broadcast_into(root, to.span(0..WORDS)?, from.span(0..WORDS)?)
                 });
                 // That a head has come, and that its data have.
                 assert_eq!([bytes, signals], [others * (64 << 10), 2 * others], "{npes}");
@@ -662,7 +662,7 @@ mod tests {
         for (npes, of_node) in [(4usize, 2), (6, 2), (8, 2), (10, 2), (4, 3), (16, 2)] {
             let nodes = npes.div_ceil(of_node);
             let [_, signals] = costs(npes, of_node, |team, to, from| {
-                team.all_reduce(Sum, to.span(0..1)?, from.span(0..1)?)
+                team.all_reduce_into(Sum, to.span(0..1)?, from.span(0..1)?)
             });
             assert_eq!(signals, (nodes * rounds(nodes)) as u64, "{npes}");
         }
@@ -672,7 +672,7 @@ mod tests {
     fn a_chain_crosses_forth_and_back() {
         for (npes, of_node, nodes) in [(4, 2, 2), (4, 3, 2), (6, 2, 3)] {
             let [bytes, _] = costs(npes, of_node, |team, to, from| {
-                team.all_reduce(Sum, to.span(0..WORDS)?, from.span(0..WORDS)?)
+                team.all_reduce_into(Sum, to.span(0..WORDS)?, from.span(0..WORDS)?)
             });
             assert_eq!(bytes, 2 * (nodes - 1) * (64 << 10), "{npes}");
         }
@@ -683,7 +683,7 @@ mod tests {
         for (npes, of_node, nodes) in [(4, 2, 2), (4, 3, 2), (6, 2, 3), (8, 2, 4)] {
             let each = (8 << 10) / npes;
             let [bytes, _] = costs(npes, of_node, |team, to, from| {
-                team.all_gather(to.span(0..npes * each)?, from.span(0..each)?)
+                team.all_gather_into(to.span(0..npes * each)?, from.span(0..each)?)
             });
             assert_eq!(bytes, (nodes - 1) * (8 * npes * each) as u64, "{npes}");
         }

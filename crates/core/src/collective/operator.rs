@@ -2,6 +2,7 @@
 
 use crate::base::error::Result;
 use crate::base::shm::Plain;
+use crate::base::shows;
 use crate::endpoint::fabric::WordOperator;
 use std::ops::Range;
 
@@ -28,6 +29,8 @@ pub struct Elements<'a> {
     /// The operation, where the elements are integers and a network may know it.
     pub integers: Option<Integers>,
 }
+
+shows!([] Elements<'_> as "Elements", |it| size = it.size, integers = it.integers);
 
 impl Elements<'_> {
     /// Combines the blocks of `ranks`, in this order, and gives the address of the total. `load`
@@ -73,6 +76,11 @@ impl Elements<'_> {
 /// in the order of ranks, but in groups.
 ///
 /// OpenSHMEM: the `sum`, `max`, ... in a reduction's name; MPI: `MPI_Op`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not combine `{T}`",
+    label = "no operator for `{T}`",
+    note = "sums, products, minima and maxima are of numbers, `And`, `Or` and `Xor` of integers; for other types write `By(|lower, higher| ...)`, and for several numbers a slice of them"
+)]
 pub trait Operator<T>: Copy {
     /// Combines `lower`, the combination of lower ranks, with `higher`, an element of a higher
     /// rank.
@@ -124,7 +132,7 @@ pub struct Xor;
 /// window.write(0, [job.pe() as i32, -(job.pe() as i32)]);
 /// let all = window.span(0..1)?;
 /// let range = By(|a: [i32; 2], b: [i32; 2]| [a[0].max(b[0]), a[1].min(b[1])]);
-/// job.world().all_reduce(range, all, all)?;
+/// job.world().all_reduce_into(range, all, all)?;
 /// assert_eq!(window.read(0), [2, -2]);
 /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
 /// ```

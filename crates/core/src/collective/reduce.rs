@@ -40,7 +40,7 @@ impl Team {
     /// The order is fixed, so all members get the same bits of a floating-point sum, every time.
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
+    /// As for [`broadcast_into`](Self::broadcast_into).
     ///
     /// ```
     /// # use memonet_core::{Job, Sum};
@@ -48,17 +48,19 @@ impl Team {
     /// let w = job.window::<f64>(2)?;
     /// w.write_from(0, &[job.pe() as f64, 1.0]);
     /// let all = w.span(0..2)?;
-    /// job.world().all_reduce(Sum, all, all)?; // in place
+    /// job.world().all_reduce_into(Sum, all, all)?; // in place
     /// assert_eq!(w.to_vec(), [3.0, 3.0]);
     /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
-    pub fn all_reduce<T: Plain>(
+    #[track_caller]
+    pub fn all_reduce_into<T: Plain>(
         &self,
         operator: impl Operator<T>,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.combined(operator, Goal::All, to, from)
+        self.pe()
+            .call("Team::all_reduce_into", None, || self.combined(operator, Goal::All, to, from))
     }
 
     /// Combines the elements of all members, in the order of ranks; the member with rank `root`
@@ -71,7 +73,7 @@ impl Team {
     /// # Job::threads(3, |job| -> memonet_core::Result<()> {
     /// let window = job.window::<i64>(2)?;
     /// window.write(0, [3, -4, 8][job.pe()]);
-    /// job.world().reduce(Max, 0, window.span(1..2)?, window.span(0..1)?)?;
+    /// job.world().reduce_into(Max, 0, window.span(1..2)?, window.span(0..1)?)?;
     /// if job.pe() == 0 {
     ///     assert_eq!(window.read(1), 8);
     /// }
@@ -80,15 +82,17 @@ impl Team {
     /// ```
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
-    pub fn reduce<T: Plain>(
+    /// As for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn reduce_into<T: Plain>(
         &self,
         operator: impl Operator<T>,
         root: usize,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.combined(operator, Goal::Root(root), to, from)
+        self.pe()
+            .call("Team::reduce_into", None, || self.combined(operator, Goal::Root(root), to, from))
     }
 
     /// Gives each member the combination of its own elements and the elements of all lower ranks.
@@ -102,21 +106,23 @@ impl Team {
     /// let window = job.window::<u64>(1)?;
     /// window.write(0, job.pe() as u64 + 1); // 1, 2, 3, 4
     /// let word = window.span(0..1)?;
-    /// job.world().scan(Sum, word, word)?; // 1, 3, 6, 10
+    /// job.world().scan_into(Sum, word, word)?; // 1, 3, 6, 10
     /// assert_eq!(window.read(0), [1, 3, 6, 10][job.pe()]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
-    pub fn scan<T: Plain>(
+    /// As for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn scan_into<T: Plain>(
         &self,
         operator: impl Operator<T>,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.combined(operator, Goal::Inclusive, to, from)
+        self.pe()
+            .call("Team::scan_into", None, || self.combined(operator, Goal::Inclusive, to, from))
     }
 
     /// Gives each member the sum of the elements of all lower ranks; the first member gets zeros.
@@ -131,28 +137,41 @@ impl Team {
     /// let mine = 10 + job.pe(); // elements that this PE has
     /// window.write(0, mine);
     /// let word = window.span(0..1)?;
-    /// job.world().exclusive_scan(word, word)?; // the index of its first element among those of all
+    /// job.world().exclusive_scan_into(word, word)?; // the index of its first element among those of all
     /// assert_eq!(window.read(0), [0, 10, 21][job.pe()]);
     /// # Ok(())
     /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
-    pub fn exclusive_scan<T: Number>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()>
+    /// As for [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn exclusive_scan_into<T: Number>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()>
     where
         Sum: Operator<T>,
     {
-        self.combined(Sum, Goal::Exclusive, to, from)
+        self.pe().call("Team::exclusive_scan_into", None, || {
+            self.combined(Sum, Goal::Exclusive, to, from)
+        })
     }
 
+    /// Compares a reduction or scan of values, or, if `into`, of spans.
     #[cold]
-    fn compare_combined<T: Plain, O>(&self, goal: Goal, elements: usize) -> Result<()> {
-        let (call, root) = match goal {
-            Goal::All => ("all_reduce", 0),
-            Goal::Root(root) => ("reduce", root as u64),
-            Goal::Inclusive => ("scan", 0),
-            Goal::Exclusive => ("exclusive_scan", 0),
+    pub(super) fn compare_combined<T: Plain, O>(
+        &self,
+        goal: Goal,
+        into: bool,
+        elements: usize,
+    ) -> Result<()> {
+        let (call, root) = match (goal, into) {
+            (Goal::All, true) => ("all_reduce_into", 0),
+            (Goal::All, false) => ("all_reduce", 0),
+            (Goal::Root(root), true) => ("reduce_into", root as u64),
+            (Goal::Root(root), false) => ("reduce", root as u64),
+            (Goal::Inclusive, true) => ("scan_into", 0),
+            (Goal::Inclusive, false) => ("scan", 0),
+            (Goal::Exclusive, true) => ("exclusive_scan_into", 0),
+            (Goal::Exclusive, false) => ("exclusive_scan", 0),
         };
         let name = format!("{call} by {} of {}", short_type::<O>(), short_type::<T>());
         self.compare_named(call, &name, &[("elements", elements as u64), ("root", root)])
@@ -168,7 +187,7 @@ impl Team {
         let elements = from.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
         if self.pe().is_checked() {
-            self.compare_combined::<T, O>(goal, elements)?;
+            self.compare_combined::<T, O>(goal, true, elements)?;
         }
         check_apart(to, from)?;
         // SAFETY: any bytes are a value of plain data.
@@ -178,7 +197,7 @@ impl Team {
     /// Reductions and scans of elements of a type, between places, for front ends. *Collective.*
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
+    /// As for [`broadcast_into`](Self::broadcast_into).
     ///
     /// # Safety
     /// Any bytes are a value of `T`.
@@ -211,7 +230,7 @@ impl Team {
     /// Reductions and scans between places, for front ends. *Collective.*
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
+    /// As for [`broadcast_into`](Self::broadcast_into).
     pub fn combine_places(
         &self,
         elements: &Elements<'_>,

@@ -51,6 +51,7 @@ impl Strided {
                 what: "bytes that the strides reach, and bytes there are",
                 left: bytes.unwrap_or(usize::MAX),
                 right: place.bytes,
+                call: None,
             }),
         }
     }
@@ -85,17 +86,18 @@ impl Strided {
 }
 
 impl Team {
-    /// [`all_to_all`](Self::all_to_all) of `count` elements for each member, with strides: the i-th
-    /// element that a member receives lies at `i * to_stride` of `to`, and the i-th element that it
-    /// sends lies at `i * from_stride` of `from`. *Collective.*
+    /// [`all_to_all_into`](Self::all_to_all_into) of `count` elements for each member, with
+    /// strides: the i-th element that a member receives lies at `i * to_stride` of `to`, and the
+    /// i-th element that it sends lies at `i * from_stride` of `from`. *Collective.*
     ///
     /// OpenSHMEM: `shmem_alltoalls`; MPI: `MPI_Alltoall` with vector types.
     ///
     /// # Errors
     /// [`Length`](Error::Length) when a span is too short, [`Misuse`](Error::Misuse) for a stride
     /// of 0, or when elements of source and destination overlap; else as for
-    /// [`broadcast`](Self::broadcast).
-    pub fn all_to_alls<T: Plain>(
+    /// [`broadcast_into`](Self::broadcast_into).
+    #[track_caller]
+    pub fn all_to_alls_into<T: Plain>(
         &self,
         to: Span<'_, T>,
         to_stride: usize,
@@ -103,29 +105,32 @@ impl Team {
         from_stride: usize,
         count: usize,
     ) -> Result<()> {
-        let strides = [
-            ("count", count as u64),
-            ("to_stride", to_stride as u64),
-            ("from_stride", from_stride as u64),
-        ];
-        let (to, from) = (self.own(to)?, self.own(from)?);
-        self.check_call("all_to_alls", &strides)?;
-        let all = count.saturating_mul(self.len());
-        let strided =
-            |place: SymmetricRange, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
-        if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
-            return Err(Error::Misuse(
-                "source and destination of this collective overlap: they must not",
-            ));
-        }
-        self.all_to_alls_places((to, to_stride), (from, from_stride), size_of::<T>(), count)
+        self.pe().call("Team::all_to_alls_into", None, || {
+            let strides = [
+                ("count", count as u64),
+                ("to_stride", to_stride as u64),
+                ("from_stride", from_stride as u64),
+            ];
+            let (to, from) = (self.own(to)?, self.own(from)?);
+            self.check_call("all_to_alls_into", &strides)?;
+            let all = count.saturating_mul(self.len());
+            let strided = |place: SymmetricRange, stride: usize| {
+                Strided::new(place, size_of::<T>(), stride, all)
+            };
+            if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
+                return Err(Error::Misuse(
+                    "source and destination of this collective overlap: they must not",
+                ));
+            }
+            self.all_to_alls_places((to, to_stride), (from, from_stride), size_of::<T>(), count)
+        })
     }
 
-    /// [`all_to_alls`](Self::all_to_alls) of elements of `size` bytes between places with strides
-    /// in elements, for front ends. *Collective.*
+    /// [`all_to_alls_into`](Self::all_to_alls_into) of elements of `size` bytes between places with
+    /// strides in elements, for front ends. *Collective.*
     ///
     /// # Errors
-    /// As for [`all_to_alls`](Self::all_to_alls).
+    /// As for [`all_to_alls_into`](Self::all_to_alls_into).
     pub fn all_to_alls_places(
         &self,
         to: (SymmetricRange, usize),
@@ -134,7 +139,11 @@ impl Team {
         count: usize,
     ) -> Result<()> {
         self.check_places(to.0, from.0)?;
-        let all = count.checked_mul(self.len()).ok_or(Error::Overflow { index: count, size })?;
+        let all = count.checked_mul(self.len()).ok_or(Error::Overflow {
+            index: count,
+            size,
+            call: None,
+        })?;
         let (to, from) =
             (Strided::new(to.0, size, to.1, all)?, Strided::new(from.0, size, from.1, all)?);
         // The elements of a rank's block.

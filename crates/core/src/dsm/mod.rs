@@ -84,13 +84,14 @@ fn window(
         kind: KIND_SHARED,
         shape: (terms[0] as u64) << 8 | u64::from(terms[1].ilog2()),
         digest: hasher.finish(),
+        made: std::panic::Location::caller(),
     };
     job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new(), start)
 }
 
 /// The error of calls after a panic; `number` is the poison word: number + 1 of the PE.
 fn panicked(number: u32) -> Error {
-    Error::PeerFailed { pe: number as usize - 1, cause: Cause::Panic, host: None }
+    Error::PeerFailed { pe: number as usize - 1, cause: Cause::Panic, host: None, call: None }
 }
 
 /// The error of a rescue by the holder itself.

@@ -5,6 +5,7 @@ use super::protocol::Kind;
 use super::rwlock::{RwLock, WriteGuard};
 use super::stats::Stats;
 use crate::base::error::Result;
+use crate::base::shows;
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -31,6 +32,8 @@ use std::time::Duration;
 /// every PE has dropped the mutex, as a window's is. On far peers, releasing a guard does not make
 /// visible what its holder has written elsewhere: that takes a [`quiet`](Job::quiet).
 pub struct Mutex<T: Data + ?Sized>(RwLock<T>);
+
+shows!([T: Data + ?Sized] Mutex<T> as "Mutex", |_it| data = std::any::type_name::<T>());
 
 impl<T: Data + ?Sized> Mutex<T> {
     /// Makes a mutex. *Collective.* All PEs give equal `initial` data: the mutex begins with those
@@ -136,6 +139,13 @@ impl<T: Data + ?Sized> Mutex<T> {
 /// panic drops the guard, near data count as torn.
 #[must_use = "dropped, it gives the data back"]
 pub struct Guard<'a, T: Data + ?Sized>(WriteGuard<'a, T>);
+
+/// The data.
+impl<T: Data + ?Sized + std::fmt::Debug> std::fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
 
 impl<T: Data + ?Sized> Guard<'_, T> {
     /// Gives the data back, as dropping does.

@@ -2,6 +2,7 @@
 
 use super::stats::Registry;
 use crate::base::error::{Error, Quick, Result};
+use crate::base::shows;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::wait::limit::{Limit, Patience};
@@ -45,6 +46,8 @@ pub struct RwLock<T: Data + ?Sized> {
     _window: Window<CacheLine>,
     data: PhantomData<fn(&T) -> &T>,
 }
+
+shows!([T: Data + ?Sized] RwLock<T> as "RwLock", |_it| data = std::any::type_name::<T>());
 
 // SAFETY: the pointers lead into a mapping that `_window` keeps. The protocol lets one guard change
 // the data while there is no other, whatever thread has it; `Data` is `Send` and `Sync`.
@@ -177,7 +180,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Shared, limit.patience())?;
-        ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
+        ticket
+            .map(|ticket| self.reading(ticket))
+            .ok_or(Error::Timeout { after: timeout, call: None })
     }
 
     /// [`write`](Self::write) that gives up after `timeout`. The order has limited room for
@@ -188,7 +193,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Alone, limit.patience())?;
-        ticket.map(|ticket| self.writing(ticket)).ok_or(Error::Timeout { after: timeout })
+        ticket
+            .map(|ticket| self.writing(ticket))
+            .ok_or(Error::Timeout { after: timeout, call: None })
     }
 
     /// What this PE has done with the lock so far. Far, a hand-over is a version of the data that
@@ -232,6 +239,13 @@ pub struct ReadGuard<'a, T: Data + ?Sized> {
     ticket: u32,
 }
 
+/// The data.
+impl<T: Data + ?Sized + std::fmt::Debug> std::fmt::Debug for ReadGuard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// The data of a [`RwLock`] to change, until this guard is dropped. When a panic drops the guard,
 /// near data without a shadow count as torn; other data become what they were before.
 #[must_use = "dropped, it gives the data back"]
@@ -241,6 +255,13 @@ pub struct WriteGuard<'a, T: Data + ?Sized> {
     changed: bool,
     /// Whether the thread was panicking when it got the guard.
     panicking: bool,
+}
+
+/// The data.
+impl<T: Data + ?Sized + std::fmt::Debug> std::fmt::Debug for WriteGuard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
 }
 
 impl<T: Data + ?Sized> Deref for ReadGuard<'_, T> {

@@ -10,9 +10,10 @@ use super::moved::{Progress, Watcher};
 use super::record::Record;
 use super::typed::Layers;
 use crate::base::doorbell::Doorbell;
-use crate::base::error::{Cause, Error, Quick, Result};
+use crate::base::error::{Call, Cause, Error, Quick, Result};
 use crate::base::shm;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -228,7 +229,7 @@ impl Pe {
 
     /// The error of what needs a PE that is gone.
     pub(crate) fn failed(&self, pe: usize, cause: Cause) -> Error {
-        Error::PeerFailed { pe, cause, host: self.record.host(pe) }
+        Error::PeerFailed { pe, cause, host: self.record.host(pe), call: None }
     }
 
     /// The fabric, if there is one.
@@ -242,9 +243,30 @@ impl Pe {
         self.fabric.as_deref().expect("a far route is made only where there is a fabric")
     }
 
+    /// Makes a call of the program: its error names the function, this PE, the line of the program,
+    /// and the window. Where all goes well, costs nothing.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn call<R>(
+        &self,
+        name: &'static str,
+        window: Option<&'static Location<'static>>,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let at = Location::caller();
+        match call() {
+            Ok(value) => Ok(value),
+            Err(error) => Err(error.of_call(Some(Call { name, pe: self.me, at, window }))),
+        }
+    }
+
     #[inline]
     pub(crate) fn check_pe(&self, pe: usize) -> Result<()> {
-        if pe < self.npes { Ok(()) } else { Err(Error::NoSuchPe { pe, npes: self.npes }) }
+        if pe < self.npes {
+            Ok(())
+        } else {
+            Err(Error::NoSuchPe { pe, npes: self.npes, call: None })
+        }
     }
 
     /// Address of a PE's segment, if it is mapped here.

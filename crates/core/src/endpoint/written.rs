@@ -89,7 +89,7 @@ impl Pe {
 
 /// The marks of PEs that this PE may have written to. Valid as long as the job's
 /// [`Segment`](crate::unstable::segment::Segment) lives.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Written(*const AtomicU8);
 
 // SAFETY: threads access the bytes only as atomics.

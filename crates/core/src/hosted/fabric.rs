@@ -4,6 +4,7 @@ use super::ask::{Ask, Atomic};
 use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::base::shm::AtomicOp;
+use crate::base::shows;
 use crate::endpoint::fabric::{
     Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
     NetworkCollectives, Signal, SignalOp, VirtualClock,
@@ -68,6 +69,8 @@ pub struct HostedFabric<P> {
     groups: bool,
     datagrams: bool,
 }
+
+shows!([P] HostedFabric<P> as "HostedFabric", |it| groups = it.groups, datagrams = it.datagrams);
 
 impl<P: Port> HostedFabric<P> {
     /// `groups` says that the machine may have hardware for several PEs at once, `datagrams` that

@@ -36,6 +36,7 @@ use crate::base::layout::{MAX_HOSTED, MAX_KEYS};
 use crate::base::lock;
 use crate::base::memory::{self, Mapping};
 use crate::base::shm::{self, AtomicOp};
+use crate::base::shows;
 use crate::base::status::State;
 use crate::endpoint::control::Control;
 use crate::endpoint::fabric::{Fabric, FarAddress};
@@ -64,6 +65,8 @@ pub struct Hosted {
     control: Arc<Control>,
     regions: Mutex<Regions>,
 }
+
+shows!([] Hosted as "Hosted", |it| npes = it.control.geometry().npes);
 
 /// Memory of the job that a PE may access.
 struct Granted<'a> {

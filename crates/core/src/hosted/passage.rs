@@ -23,6 +23,7 @@ use crate::base::error::{Error, Result};
 use crate::base::memory::{self, Mapping, create_memfd};
 use crate::base::settings::ENV_MACHINE_FD;
 use crate::base::shm;
+use crate::base::shows;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,6 +159,8 @@ pub struct Passages {
     /// Which PEs have ended. Processes cannot write this.
     ended: Box<[AtomicBool]>,
 }
+
+shows!([] Passages as "Passages", |it| npes = it.ended.len());
 
 impl Passages {
     /// Makes passages for so many PEs. With `cpu_scale`, computing takes its time on this machine's

@@ -6,6 +6,7 @@ pub(crate) mod own_heap;
 pub(crate) mod pages;
 
 use crate::base::error::{Cause, Result};
+use crate::base::shows;
 use crate::base::status::{Participation, State};
 use crate::endpoint::ending;
 use crate::endpoint::fabric::Costs;
@@ -34,6 +35,8 @@ pub struct Job {
     pub(crate) pe: Arc<Pe>,
     pub(crate) world: Arc<Team>,
 }
+
+shows!([] Job as "Job", |it| pe = it.pe(), npes = it.npes());
 
 impl Job {
     /// This PE's number, from 0 on.
@@ -117,8 +120,9 @@ impl Job {
     ///
     /// # Errors
     /// As for [`Team::team`].
+    #[track_caller]
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
-        self.world.team(pes)
+        self.pe.call("Job::team", None, || self.world.team(pes))
     }
 
     /// Completes this PE's writes, then waits until all PEs have called. *Collective.* What any PE
@@ -140,8 +144,9 @@ impl Job {
     ///
     /// # Errors
     /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone.
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.world.barrier()
+        self.pe.call("Job::barrier", None, || self.world.barrier())
     }
 
     /// Orders this PE's writes: at each PE, the writes before this call become visible before the
@@ -167,8 +172,9 @@ impl Job {
     ///
     /// # Errors
     /// The error with which an earlier write failed.
+    #[track_caller]
     pub fn fence(&self) -> Result<()> {
-        Ok(self.pe.fence()?)
+        self.pe.call("Job::fence", None, || Ok(self.pe.fence()?))
     }
 
     /// Completes this PE's writes: when it returns, all of them are visible at their targets, and
@@ -178,8 +184,9 @@ impl Job {
     ///
     /// # Errors
     /// The error with which an earlier write failed.
+    #[track_caller]
     pub fn quiet(&self) -> Result<()> {
-        Ok(self.pe.quiet()?)
+        self.pe.call("Job::quiet", None, || Ok(self.pe.quiet()?))
     }
 
     /// Whether all of this PE's writes are visible at their targets, without waiting for that.

@@ -5,6 +5,7 @@ use crate::base::error::{Error, Result};
 use crate::base::layout::JobHeader;
 use crate::base::memory::{Mapping, page_size};
 use crate::base::shm;
+use crate::base::shows;
 use crate::lifecycle::launch::JobFile;
 use std::mem::offset_of;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use std::time::Duration;
 pub struct Departures {
     mapping: Mapping,
 }
+
+shows!([] Departures as "Departures", |_it|);
 
 impl Departures {
     /// The count of a job.

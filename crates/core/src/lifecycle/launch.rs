@@ -7,6 +7,7 @@ pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
+use crate::base::shows;
 pub use crate::base::status::{Participation, Place, State};
 use crate::endpoint::control::Control;
 pub use crate::lifecycle::departures::Departures;
@@ -21,6 +22,8 @@ pub struct JobFile {
     control: Control,
     note: Option<String>,
 }
+
+shows!([] JobFile as "JobFile", |it| npes = it.control.geometry().npes, note = it.note);
 
 impl JobFile {
     /// Creates the memory of a job of `npes` PEs that may use `cpus` CPUs on this node.
@@ -289,8 +292,11 @@ fn fit_segments(
             "Raise that limit, or start fewer PEs",
         ));
     }
-    let geometry =
-        Geometry::new(npes, heap).ok_or(Error::Overflow { index: npes, size: heap as usize })?;
+    let geometry = Geometry::new(npes, heap).ok_or(Error::Overflow {
+        index: npes,
+        size: heap as usize,
+        call: None,
+    })?;
     let note = reason.map(|why| {
         format!(
             "each PE's segment holds {} MiB, not all of physical memory: {why}",

@@ -2,6 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::memory::{Mapping, page_size};
+use crate::base::shows;
 use crate::lifecycle::launch::JobFile;
 use crate::wait::pulse::Words;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 pub struct Pulse {
     mapping: Mapping,
 }
+
+shows!([] Pulse as "Pulse", |_it|);
 
 impl Pulse {
     /// The pulse of a job.

@@ -10,6 +10,7 @@ use crate::base::layout::MAX_PES;
 use crate::base::lock;
 use crate::base::process::Identity;
 use crate::base::settings::{self, ENV_FD};
+use crate::base::shows;
 use crate::base::status::State;
 use crate::endpoint::check;
 use crate::endpoint::control::Control;
@@ -33,6 +34,8 @@ pub struct Seat {
     me: usize,
     descriptor: Arc<Descriptor>,
 }
+
+shows!([] Seat as "Seat", |it| pe = it.me);
 
 impl Seat {
     pub(crate) fn new(control: Arc<Control>, me: usize) -> Self {
@@ -95,6 +98,8 @@ pub struct JobOptions {
     fabric: Option<Arc<Connect>>,
     check: Option<bool>,
 }
+
+shows!([] JobOptions as "JobOptions", |it| fabric = it.fabric.is_some(), check = it.check);
 
 impl JobOptions {
     /// All peers are near.
@@ -431,6 +436,33 @@ mod tests {
             window.read(2)
         });
         assert_eq!(written.unwrap(), [7]);
+    }
+
+    #[test]
+    fn a_forked_process_neither_ends_nor_arms_its_parents_events() {
+        let ended = Job::threads(1, |job| {
+            let words = job.window::<u64>(1).unwrap();
+            let mut event = words.event(0, crate::Cmp::Ne, 0).unwrap();
+            assert!(in_child(|| is_misuse(event.result())
+                && is_misuse(event.arm(crate::Cmp::Eq, 0))
+                && is_misuse(words.event(0, crate::Cmp::Ne, 0))));
+            assert!(event.result().unwrap().is_none(), "it waits on");
+            words.write(0, 5);
+            while event.result().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            event.result().unwrap()
+        });
+        assert_eq!(ended.unwrap(), [Some(5)]);
+    }
+
+    #[test]
+    fn a_forked_process_writes_no_value_of_a_collective() {
+        let sums = Job::threads(1, |job| {
+            assert!(in_child(|| is_misuse(job.world().all_reduce(crate::Sum, 1))));
+            job.world().all_reduce(crate::Sum, 2).unwrap()
+        });
+        assert_eq!(sums.unwrap(), [2]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::endpoint::control::Control;
 use rustix::fd::OwnedFd;
 
 /// A PE's place, as its front end has found it.
+#[derive(Debug)]
 pub struct Place {
     /// The PE's number.
     pub pe: usize,

@@ -6,6 +6,7 @@ use super::ring::Fragment;
 use super::writer::{Room, Writer};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use std::ops::{Deref, DerefMut};
 
 impl<T: Plain> Multicast<T> {
@@ -190,7 +191,7 @@ impl<T: Plain> Multicast<T> {
 fn block_bytes<T>(len: usize) -> Result<usize> {
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
+        .ok_or(Error::Overflow { index: len, size: size_of::<T>(), call: None })
 }
 
 /// The number of elements of a record. Its length is checked, as the ring may have been overwritten
@@ -261,6 +262,8 @@ pub struct Claim<'a, T> {
     len: usize,
 }
 
+shows!([T] Claim<'_, T> as "Claim", |it| len = it.len);
+
 enum Memory<T> {
     InPlace(Room, *mut T),
     Private(Vec<T>),
@@ -299,7 +302,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     #[inline]
     pub fn commit_first(mut self, len: usize) -> Result<()> {
         if len > self.len {
-            return Err(Error::OutOfBounds { index: 0, count: len, len: self.len });
+            return Err(Error::OutOfBounds { index: 0, count: len, len: self.len, call: None });
         }
         self.len = len;
         self.commit()
@@ -340,6 +343,8 @@ pub struct Peek<'a, T> {
     /// `None` where the block is in the channel's private memory.
     record: Option<Record>,
 }
+
+shows!([T] Peek<'_, T> as "Peek", |it| len = it.len);
 
 impl<'a, T: Plain> Peek<'a, T> {
     fn assembled(channel: &'a mut Multicast<T>) -> Self {

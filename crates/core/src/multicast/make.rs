@@ -141,7 +141,7 @@ impl Job {
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
             let lines = LINE * (readers.len() as u64 + extra_lines(&choice));
             let whole = bytes.and_then(|bytes| bytes.checked_add(slack + lines));
-            let overflow = Error::Overflow { index: capacity, size: 1 };
+            let overflow = Error::Overflow { index: capacity, size: 1, call: None };
             let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
             Ok((bytes, whole, choice))
         });
@@ -156,6 +156,7 @@ impl Job {
             kind: KIND_MULTICAST,
             shape: (size_of::<T>() as u64) << 16 | align_of::<T>() as u64,
             digest,
+            made: std::panic::Location::caller(),
         };
         let window = self.window_of::<ReaderLine>(terms, lines, WindowOptions::new(), |_| {})?;
         let start = window.inner.heap_offset().expect("not a restricted window");

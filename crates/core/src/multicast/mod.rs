@@ -94,6 +94,7 @@ mod tree;
 mod writer;
 
 use crate::base::settings::ENV_MULTICAST;
+use crate::base::shows;
 pub(crate) use circle::Circle;
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
@@ -143,14 +144,15 @@ impl Forced {
         let Some(value) = std::env::var_os(ENV_MULTICAST) else {
             return Ok(None);
         };
+        let group = |text: &str| text.strip_prefix("udp:").and_then(Group::parse);
+        if let Some(group) = value.to_str().and_then(group) {
+            return Ok(Some(Forced::Sockets(group)));
+        }
         match value.to_str() {
             Some("near") => Ok(Some(Forced::Near)),
             Some("tree") => Ok(Some(Forced::Tree)),
             Some("network") => Ok(Some(Forced::Network)),
             Some("hosts") => Ok(Some(Forced::Hosts)),
-            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => {
-                Ok(Some(Forced::Sockets(group)))
-            }
             _ => Err(Error::Environment {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
@@ -209,6 +211,8 @@ pub struct Multicast<T> {
     assembled: bool,
     element: PhantomData<fn(T) -> T>,
 }
+
+shows!([T] Multicast<T> as "Multicast", |it| element = std::any::type_name::<T>(), writes = matches!(it.end, End::Writer(_)), delivery = it.delivery);
 
 enum End {
     Writer(Box<writer::Writer>),

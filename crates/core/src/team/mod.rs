@@ -14,6 +14,7 @@ use agree::Agreed;
 
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_BARRIERS;
+use crate::base::shows;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::sync::barrier::{Algorithm, Barrier, rank_of};
@@ -41,7 +42,16 @@ use steps::Steps;
 /// | [`gather`](Self::gather), [`all_gather`](Self::all_gather) | `shmem_fcollect` (to all) | `MPI_Gather`, `MPI_Allgather` |
 /// | [`collect`](Self::collect) | `shmem_collect` | `MPI_Allgatherv` |
 /// | [`scatter`](Self::scatter) | - | `MPI_Scatter` |
-/// | [`all_to_all`](Self::all_to_all), [`all_to_alls`](Self::all_to_alls) | `shmem_alltoall`, `shmem_alltoalls` | `MPI_Alltoall` |
+/// | [`all_to_all`](Self::all_to_all), [`all_to_alls_into`](Self::all_to_alls_into) | `shmem_alltoall`, `shmem_alltoalls` | `MPI_Alltoall` |
+///
+/// | a collective | takes | for |
+/// |---|---|---|
+/// | [`all_reduce`](Self::all_reduce) | a value | a number, a vector, a structure |
+/// | [`all_reduce_slice`](Self::all_reduce_slice) | a slice of private memory | up to some KiB; it goes through the team's staging area in pieces |
+/// | [`all_reduce_into`](Self::all_reduce_into) | [`Span`](crate::Span)s of windows | large data, and data that lie in windows anyway |
+///
+/// The others are named alike. A call on values must meet a call on values at the other members,
+/// and one on spans one on spans.
 pub struct Team {
     pe: Arc<Pe>,
     members: Arc<[usize]>,
@@ -60,6 +70,8 @@ pub struct Team {
     /// The algorithm of collectives that the user forces.
     forced: Option<Forced>,
 }
+
+shows!([] Team as "Team", |it| rank = it.rank, members = it.members);
 
 impl Team {
     /// The team of all PEs; its barrier lives in slot 0, which is zero from the start.
@@ -196,8 +208,9 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when a member is gone.
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.barrier.pass()
+        self.pe.call("Team::barrier", None, || self.barrier.pass())
     }
 
     /// The team's own barrier, for its split-phase calls: a PE arrives, does work that does not
@@ -239,11 +252,14 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::TooMany`], [`Error::PeerFailed`].
+    #[track_caller]
     pub fn new_barrier(&self) -> Result<Barrier> {
-        let allowed = Algorithm::forced(self.len());
-        let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
-        let ended = slot.ended(&self.members);
-        Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
+        self.pe.call("Team::new_barrier", None, || {
+            let allowed = Algorithm::forced(self.len());
+            let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
+            let ended = slot.ended(&self.members);
+            Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
+        })
     }
 
     /// Makes a team of some of this team's members, given as PE numbers of the job in the wanted
@@ -267,12 +283,18 @@ impl Team {
     /// # Errors
     /// [`Error::NoSuchPe`] for a number outside of this team, [`Error::Unequal`] when two members
     /// of one list name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
+    #[track_caller]
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
-        let named = pes.contains(&self.pe.me());
-        let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
-        let slot =
-            self.agree("team", allowed.map(|_| format!("{pes:?}")), if named { pes } else { &[] })?;
-        self.take_slot(&slot, pes)
+        self.pe.call("Team::team", None, || {
+            let named = pes.contains(&self.pe.me());
+            let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
+            let slot = self.agree(
+                "team",
+                allowed.map(|_| format!("{pes:?}")),
+                if named { pes } else { &[] },
+            )?;
+            self.take_slot(&slot, pes)
+        })
     }
 
     /// The team of `pes` in a slot that all members have agreed on.
@@ -297,7 +319,7 @@ impl Team {
                     return Err(Error::Misuse("a PE stands twice in the list of a team's members"));
                 }
                 _ => {
-                    return Err(Error::NoSuchPe { pe, npes: self.members.len() });
+                    return Err(Error::NoSuchPe { pe, npes: self.members.len(), call: None });
                 }
             }
         }

@@ -132,6 +132,7 @@ impl Team {
                 return Err(Error::NoSuchPe {
                     pe: usize::try_from(rank).unwrap_or(usize::MAX),
                     npes: self.len(),
+                    call: None,
                 });
             }
         }

@@ -17,6 +17,7 @@
 use super::Awaiting;
 use crate::base::error::Error;
 use crate::base::lock;
+use crate::base::shows;
 use crate::endpoint::awaiting::Awaited;
 use crate::endpoint::pe::Pe;
 use std::fmt;
@@ -46,6 +47,8 @@ pub(super) type Hook = dyn Fn(&Waiting<'_>) -> ControlFlow<()> + Send + Sync;
 /// ```
 #[derive(Clone)]
 pub struct Attention(Arc<Pe>);
+
+shows!([] Attention as "Attention", |it| pe = it.0.me());
 
 impl Attention {
     pub(crate) fn of(pe: &Arc<Pe>) -> Self {
@@ -81,6 +84,8 @@ pub struct Waiting<'a> {
     pe: &'a Pe,
     awaiting: &'a Awaiting<'a>,
 }
+
+shows!([] Waiting<'_> as "Waiting", |it| pe = it.pe.me());
 
 impl Waiting<'_> {
     /// What the wait is for.

@@ -66,7 +66,7 @@ impl Limit {
 
     /// What the call then ends with.
     pub(crate) fn error(&self) -> Error {
-        Error::Timeout { after: self.after }
+        Error::Timeout { after: self.after, call: None }
     }
 }
 
@@ -117,7 +117,7 @@ impl Patience<'_> {
     /// The error with which the call ends, once its time is up.
     pub(crate) fn late(self, pe: &Pe) -> Option<Error> {
         match self {
-            Patience::Try => Some(Error::Timeout { after: Duration::ZERO }),
+            Patience::Try => Some(Error::Timeout { after: Duration::ZERO, call: None }),
             Patience::Within(limit) => limit.is_over(pe).then(|| limit.error()),
             Patience::Forever => None,
         }

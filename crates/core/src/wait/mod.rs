@@ -42,6 +42,8 @@ pub(crate) use crate::endpoint::awaiting::Awaiting;
 pub use attention::{Attention, Waiting};
 pub(crate) use paced::paced_polling;
 pub(crate) use policy::LOOKS;
+#[cfg(not(loom))]
+pub(crate) use sleep::asleep;
 pub(crate) use terms::Terms;
 
 use crate::base::clock::{cycles, monotonic_nanos};

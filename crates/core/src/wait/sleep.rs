@@ -1,7 +1,7 @@
 //! The last phase of a wait: it announces itself, looks once more, and sleeps.
 
 use super::interference::Interference;
-use super::{Terms, check};
+use super::{Awaiting, Terms, check};
 use crate::base::bells::this_cpu;
 use crate::base::clock::cycles;
 use crate::base::doorbell::Doorbell;
@@ -48,6 +48,26 @@ pub(super) fn sleep<R>(
                 }
                 break;
             }
+            poll.lengthen(pe);
+        }
+    }
+}
+
+/// Sleeps until `look` gives something, and depends on no PE: for a thread of the library, which
+/// does not stay awake. The steps are those of [`sleep`].
+#[cfg(not(loom))]
+pub(crate) fn asleep<R>(pe: &Pe, mut look: impl FnMut() -> Option<R>) -> R {
+    let terms = Terms::forever(Awaiting::WordOf(&[]));
+    let bell = pe.control().doorbell(pe.me());
+    loop {
+        let mut poll = Poll::new(pe, &terms);
+        let ticket = bell.announce(true, pe.control().membarrier()); // S1
+        while !bell.stale(ticket) {
+            pe.progress();
+            if let Some(found) = look() {
+                return found; // S2
+            }
+            pe.sleep(bell, ticket, poll.time_to_next()); // S3
             poll.lengthen(pe);
         }
     }

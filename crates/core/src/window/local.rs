@@ -11,6 +11,7 @@ impl<T: Plain> Window<T> {
     /// # Panics
     /// When out of range, like a slice.
     #[inline]
+    #[track_caller]
     fn at(&self, index: usize, count: usize) -> *mut T {
         match self.range(index, count) {
             Ok(offset) => self.reach.local.wrapping_add(offset).cast(),
@@ -39,6 +40,7 @@ impl<T: Plain> Window<T> {
     /// # Panics
     /// When `index` is out of range.
     #[inline]
+    #[track_caller]
     pub fn read(&self, index: usize) -> T {
         if polling::is_on() {
             self.has_read(self.at(index, 1).cast(), size_of::<T>());
@@ -48,6 +50,7 @@ impl<T: Plain> Window<T> {
 
     /// [`read`](Self::read), for waits.
     #[inline]
+    #[track_caller]
     pub(crate) fn look(&self, index: usize) -> T {
         // SAFETY: `at` checked the range, and elements are aligned.
         unsafe { shm::read_plain(self.at(index, 1)) }
@@ -68,6 +71,7 @@ impl<T: Plain> Window<T> {
     /// # Panics
     /// When `index` is out of range.
     #[inline]
+    #[track_caller]
     pub fn write(&self, index: usize, value: T) {
         // SAFETY: `at` checked the range.
         unsafe { shm::copy(self.at(index, 1).cast(), (&raw const value).cast(), size_of::<T>()) }
@@ -77,6 +81,7 @@ impl<T: Plain> Window<T> {
     ///
     /// # Panics
     /// When the elements are not all in range.
+    #[track_caller]
     pub fn read_into(&self, index: usize, to: &mut [T]) {
         // SAFETY: `at` checked the range; `to` is private memory.
         unsafe {
@@ -88,6 +93,7 @@ impl<T: Plain> Window<T> {
     ///
     /// # Panics
     /// When the elements are not all in range.
+    #[track_caller]
     pub fn write_from(&self, index: usize, from: &[T]) {
         // SAFETY: `at` checked the range; `from` is private memory.
         unsafe {
@@ -106,6 +112,7 @@ impl<T: Plain> Window<T> {
     ///
     /// # Panics
     /// When the elements are not all in range.
+    #[track_caller]
     pub fn fill(&self, range: Range<usize>, value: T) {
         // Checked before the first write.
         self.at(range.start, range.len());

@@ -3,6 +3,7 @@
 use super::{Inner, Window};
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
+use crate::base::shows;
 use crate::sync::lock::Queue;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Lock {
     offset: u64,
 }
 
+shows!([] Lock as "Lock", |it| offset = it.offset);
+
 impl Window<u64> {
     /// The lock in element `index` of all parts. These elements must be zero before its first use,
     /// and nothing else may touch them.
@@ -41,15 +44,18 @@ impl Window<u64> {
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that other PEs may not read and
     /// write; [`Error::Misuse`] for a restricted window, because not every PE may reach its parts.
+    #[track_caller]
     pub fn lock(&self, index: usize) -> Result<Lock> {
-        let bytes = self.range(index, 1)?;
-        let pe = &self.inner.pe;
-        let base = self.inner.heap_offset().ok_or(Error::Misuse(
-            "a lock needs a word of an ordinary window, not of a restricted one",
-        ))?;
-        // Asked of somebody else's part, where there is one: one's own may always be written.
-        self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
-        Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+        self.inner.pe.call("Window::lock", Some(self.inner.made), || {
+            let bytes = self.range(index, 1)?;
+            let pe = &self.inner.pe;
+            let base = self.inner.heap_offset().ok_or(Error::Misuse(
+                "a lock needs a word of an ordinary window, not of a restricted one",
+            ))?;
+            // Asked of somebody else's part, where there is one: one's own may always be written.
+            self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
+            Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+        })
     }
 }
 
@@ -88,6 +94,8 @@ impl Lock {
 pub struct Held<'a> {
     lock: &'a Lock,
 }
+
+shows!([] Held<'_> as "Held", |it| lock = it.lock);
 
 impl Held<'_> {
     /// Gives the lock back, as dropping does.

@@ -1,6 +1,8 @@
 //! Windows: memory of each PE that the other PEs can reach.
 
 pub(crate) mod descriptors;
+#[cfg(not(loom))]
+pub(crate) mod event;
 mod known;
 pub(crate) mod local;
 pub(crate) mod lock;
@@ -14,6 +16,7 @@ pub(crate) mod until;
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
+use crate::base::shows;
 use crate::endpoint::belongs::{Belongs, Owner};
 use crate::endpoint::fabric::FarAddress;
 use crate::endpoint::pe::Pe;
@@ -27,6 +30,7 @@ use crate::job::pages;
 use crate::window::descriptors::Socket;
 use crate::window::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// How [`Job::window_with`] makes a window.
@@ -90,6 +94,8 @@ pub struct Window<T> {
     element: PhantomData<fn(T) -> T>,
 }
 
+shows!([T] Window<T> as "Window", |it| element = std::any::type_name::<T>(), len = it.reach.bytes / size_of::<T>().max(1), attached = it.attached);
+
 impl<T> Clone for Window<T> {
     fn clone(&self) -> Self {
         Window {
@@ -140,7 +146,9 @@ pub(crate) struct Inner {
     access: Access,
     /// This PE's part.
     local: *mut u8,
-    place: Location,
+    place: Place,
+    /// Where the program has made it.
+    pub(crate) made: &'static Location<'static>,
 }
 
 // SAFETY: `local` is an address in a mapping that `pe` or `place` holds, used only through
@@ -149,7 +157,7 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-enum Location {
+enum Place {
     /// At this offset of each segment.
     Heap(u64),
     /// In memfds of its own.
@@ -168,11 +176,12 @@ impl Inner {
     pub(crate) fn bare(pe: Arc<Pe>) -> Result<Self> {
         Ok(Inner {
             world: Arc::new(crate::team::Team::world(&pe)?),
+            made: Location::caller(),
             id: 0,
             bytes: 0,
             access: Access::ReadWrite,
             local: std::ptr::null_mut(),
-            place: Location::Restricted(Restricted::bare(pe.clone(), 0)),
+            place: Place::Restricted(Restricted::bare(pe.clone(), 0)),
             pe,
         })
     }
@@ -180,15 +189,15 @@ impl Inner {
     /// Where it begins in each segment, if that is where it is.
     pub(crate) fn heap_offset(&self) -> Option<u64> {
         match self.place {
-            Location::Heap(offset) => Some(offset),
-            Location::Restricted(_) => None,
+            Place::Heap(offset) => Some(offset),
+            Place::Restricted(_) => None,
         }
     }
 
     pub(crate) fn restricted(&self) -> Option<&Restricted> {
         match &self.place {
-            Location::Heap(_) => None,
-            Location::Restricted(restricted) => Some(restricted),
+            Place::Heap(_) => None,
+            Place::Restricted(restricted) => Some(restricted),
         }
     }
 
@@ -202,13 +211,13 @@ impl Inner {
         attached: Option<(usize, u64)>,
     ) -> Result<Target> {
         match &self.place {
-            Location::Heap(base) => {
+            Place::Heap(base) => {
                 if !self.access.allows(wanted) && pe != self.pe.me() {
                     return self.denied(pe, wanted);
                 }
                 Ok(Target { route: self.pe.route(pe, base + offset as u64), hold: None })
             }
-            Location::Restricted(restricted) => {
+            Place::Restricted(restricted) => {
                 restricted.resolve(&self.pe, pe, offset, wanted, attached)
             }
         }
@@ -218,9 +227,9 @@ impl Inner {
 impl Inner {
     fn reach(&self) -> Reach {
         let near = match self.place {
-            Location::Heap(base) => self.pe.near_parts(base),
+            Place::Heap(base) => self.pe.near_parts(base),
             // Each use of a right is counted.
-            Location::Restricted(_) => None,
+            Place::Restricted(_) => None,
         };
         let (pes, parts, stride) =
             near.map_or((0..0, std::ptr::null_mut(), 0), |near| (near.pes, near.zero, near.stride));
@@ -245,14 +254,14 @@ impl Inner {
     #[cold]
     fn denied<R>(&self, pe: usize, wanted: Access) -> Result<R> {
         let (wanted, granted) = (wanted.name(), self.access);
-        Err(Error::AccessDenied { pe, wanted, granted })
+        Err(Error::AccessDenied { pe, wanted, granted, call: None })
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         // Before the number may be given to another: what is mapped under it now.
-        drop(std::mem::replace(&mut self.place, Location::Heap(0)));
+        drop(std::mem::replace(&mut self.place, Place::Heap(0)));
         self.pe.layer::<OwnHeap>().drop_window(self.id);
     }
 }
@@ -307,8 +316,8 @@ impl<T: Plain> Window<T> {
         let len = self.len();
         match index.checked_add(count) {
             Some(end) if end <= len => Ok(index * size_of::<T>()),
-            Some(_) => Err(Error::OutOfBounds { index, count, len }),
-            None => Err(Error::Overflow { index, size: size_of::<T>() }),
+            Some(_) => Err(Error::OutOfBounds { index, count, len, call: None }),
+            None => Err(Error::Overflow { index, size: size_of::<T>(), call: None }),
         }
     }
 
@@ -360,7 +369,7 @@ impl<T: Plain> Window<T> {
         wanted: Access,
     ) -> Option<FarAddress> {
         let inner = &*self.inner;
-        let Location::Heap(base) = inner.place else { return None };
+        let Place::Heap(base) = inner.place else { return None };
         let end = index.checked_add(count)?;
         if end > self.len() || pe >= inner.pe.npes() || pe == self.reach.me {
             return None;
@@ -394,12 +403,21 @@ impl<T: Plain> Window<T> {
         wanted: Access,
     ) -> Result<Target> {
         self.inner.pe.check_pe(pe)?;
-        let end = offset.checked_add(size).ok_or(Error::Overflow { index: offset, size: 1 })?;
+        let end = offset.checked_add(size).ok_or(Error::Overflow {
+            index: offset,
+            size: 1,
+            call: None,
+        })?;
         if end > self.inner.bytes {
-            return Err(Error::OutOfBounds { index: offset, count: size, len: self.inner.bytes });
+            return Err(Error::OutOfBounds {
+                index: offset,
+                count: size,
+                len: self.inner.bytes,
+                call: None,
+            });
         }
         if !offset.is_multiple_of(size) {
-            return Err(Error::Misaligned { offset, size });
+            return Err(Error::Misaligned { offset, size, call: None });
         }
         self.inner.resolve(pe, offset, wanted, self.attached)
     }
@@ -423,17 +441,33 @@ impl Job {
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different windows,
     /// [`Error::TooMany`], [`Error::PeerFailed`].
+    #[track_caller]
     pub fn window<T: Plain>(&self, len: usize) -> Result<Window<T>> {
-        self.window_with(len, WindowOptions::new())
+        self.make_window("Job::window", len, WindowOptions::new())
     }
 
     /// [`window`](Self::window) with options. *Collective.*
     ///
     /// # Errors
     /// As for [`window`](Self::window).
+    #[track_caller]
     pub fn window_with<T: Plain>(&self, len: usize, options: WindowOptions) -> Result<Window<T>> {
-        let terms = WindowTerms { kind: KIND_WINDOW, shape: align_of::<T>() as u64, digest: 0 };
-        self.window_of(terms, len, options, |_| {})
+        self.make_window("Job::window_with", len, options)
+    }
+
+    #[track_caller]
+    fn make_window<T: Plain>(
+        &self,
+        name: &'static str,
+        len: usize,
+        options: WindowOptions,
+    ) -> Result<Window<T>> {
+        let made = Location::caller();
+        self.pe.call(name, None, || {
+            let shape = align_of::<T>() as u64;
+            let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: 0, made };
+            self.window_of(terms, len, options, |_| {})
+        })
     }
 
     /// The window of something that is made collectively, on the same terms at all PEs. `start` is
@@ -468,7 +502,8 @@ impl Job {
             bytes,
             access: options.access,
             local: pe.local(allocation.range.start),
-            place: Location::Heap(allocation.range.start),
+            place: Place::Heap(allocation.range.start),
+            made: terms.made,
         };
         pages::open(pe, &allocation.range, &allocation.dirty, options.populate);
         start(allocation.range.start);
@@ -513,53 +548,59 @@ impl Job {
     ///
     /// # Errors
     /// As for [`window`](Self::window); [`Error::Unequal`] when PEs disagree about the rights.
+    #[track_caller]
     pub fn restricted<T: Plain>(
         &self,
         len: usize,
         right: impl Fn(usize, usize) -> Access,
     ) -> Result<Window<T>> {
-        let n = self.npes();
-        // The caller's function is done with before any lock is taken: it may call the job itself.
-        let rights = Rights::ask(self.pe(), n, right);
-        let mut call = Collective::begin(&self.pe, self.world())?;
-        // Bound before anybody sends to it.
-        let socket = Socket::of(&self.pe);
-        let request = element_bytes::<T>(len)
-            .map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
-        call.agree(request)?;
-        let bytes = len * size_of::<T>();
-        let KeySlot { id, slot, generation } = match call.heap.allocate_key() {
-            Ok(key) => key,
-            Err(error) => {
-                call.close()?;
-                return Err(error);
-            }
-        };
-        let made = self.exchange_parts(&call, slot, generation, socket, bytes, &rights)?;
-        let mut restricted = match made {
-            Ok(restricted) => restricted,
-            Err(error) => {
-                self.pe.layer::<OwnHeap>().drop_window(id);
-                call.close()?;
-                return Err(error);
-            }
-        };
-        restricted.close_own_part();
-        restricted.learn_grants(&self.pe)?;
-        // Grants may be revoked from here on; before, everybody must have read them.
-        call.close()?;
-        let inner = Inner {
-            pe: self.pe.clone(),
-            world: self.world.clone(),
-            id,
-            bytes,
-            access: Access::ReadWrite,
-            local: restricted.local(),
-            place: Location::Restricted(restricted),
-        };
-        let inner = Arc::new(inner);
-        self.pe.register_restricted(&inner);
-        Ok(Window::view(inner, None))
+        let here = Location::caller();
+        self.pe.call("Job::restricted", None, || {
+            let n = self.npes();
+            // The caller's function is done with before any lock is taken: it may call the job itself.
+            let rights = Rights::ask(self.pe(), n, right);
+            let mut call = Collective::begin(&self.pe, self.world())?;
+            // Bound before anybody sends to it.
+            let socket = Socket::of(&self.pe);
+            let request = element_bytes::<T>(len).map(|bytes| {
+                [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]
+            });
+            call.agree(request)?;
+            let bytes = len * size_of::<T>();
+            let KeySlot { id, slot, generation } = match call.heap.allocate_key() {
+                Ok(key) => key,
+                Err(error) => {
+                    call.close()?;
+                    return Err(error);
+                }
+            };
+            let made = self.exchange_parts(&call, slot, generation, socket, bytes, &rights)?;
+            let mut restricted = match made {
+                Ok(restricted) => restricted,
+                Err(error) => {
+                    self.pe.layer::<OwnHeap>().drop_window(id);
+                    call.close()?;
+                    return Err(error);
+                }
+            };
+            restricted.close_own_part();
+            restricted.learn_grants(&self.pe)?;
+            // Grants may be revoked from here on; before, everybody must have read them.
+            call.close()?;
+            let inner = Inner {
+                pe: self.pe.clone(),
+                world: self.world.clone(),
+                id,
+                bytes,
+                access: Access::ReadWrite,
+                local: restricted.local(),
+                place: Place::Restricted(restricted),
+                made: here,
+            };
+            let inner = Arc::new(inner);
+            self.pe.register_restricted(&inner);
+            Ok(Window::view(inner, None))
+        })
     }
 
     /// Makes this PE's part of a restricted window, and maps the parts to which it has a right. The
@@ -617,6 +658,8 @@ pub(crate) struct WindowTerms {
     pub(crate) shape: u64,
     /// Of everything else: 48 bits are compared.
     pub(crate) digest: u64,
+    /// Where the program makes the window: not compared.
+    pub(crate) made: &'static Location<'static>,
 }
 
 /// What every mapping is aligned to.
@@ -633,5 +676,5 @@ pub(crate) fn element_bytes<T>(len: usize) -> Result<usize> {
     }
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
+        .ok_or(Error::Overflow { index: len, size: size_of::<T>(), call: None })
 }

@@ -36,6 +36,7 @@ impl<T: Plain> Window<T> {
     /// [`NoSuchPe`](Error::NoSuchPe), [`OutOfBounds`](Error::OutOfBounds),
     /// [`AccessDenied`](Error::AccessDenied), [`Revoked`](Error::Revoked); nothing is written.
     #[inline]
+    #[track_caller]
     pub fn put(&self, pe: usize, index: usize, from: &[T]) -> Result<()> {
         if let Some(to) = self.near(pe, index, from.len(), Access::Write) {
             // SAFETY: `near` checked that many elements; `from` is private memory.
@@ -58,6 +59,7 @@ impl<T: Plain> Window<T> {
     /// # Safety
     /// `from` can be read for `count` elements, and none of them is an element that is written.
     #[cold]
+    #[track_caller]
     pub unsafe fn put_from(
         &self,
         pe: usize,
@@ -65,18 +67,20 @@ impl<T: Plain> Window<T> {
         from: *const T,
         count: usize,
     ) -> Result<()> {
-        let (me, bytes) = (&self.inner.pe, count * size_of::<T>());
-        if let Some(to) = self.far(pe, index, count, Access::Write) {
-            // SAFETY: the caller promises the source.
-            unsafe { me.fabric().put(to, from.cast(), bytes) }?;
-            me.wrote(pe);
-            return Ok(());
-        }
-        let target = self.target(pe, index, count, Access::Write)?;
-        // SAFETY: the target was resolved for that many elements; the caller promises the source.
-        unsafe { target.route.put(me, from.cast(), bytes) }?;
-        self.inner.pe.wrote(pe);
-        Ok(())
+        self.inner.pe.call("Window::put", Some(self.inner.made), || {
+            let (me, bytes) = (&self.inner.pe, count * size_of::<T>());
+            if let Some(to) = self.far(pe, index, count, Access::Write) {
+                // SAFETY: the caller promises the source.
+                unsafe { me.fabric().put(to, from.cast(), bytes) }?;
+                me.wrote(pe);
+                return Ok(());
+            }
+            let target = self.target(pe, index, count, Access::Write)?;
+            // SAFETY: the target was resolved for that many elements; the caller promises the source.
+            unsafe { target.route.put(me, from.cast(), bytes) }?;
+            self.inner.pe.wrote(pe);
+            Ok(())
+        })
     }
 
     /// Copies elements of `pe`'s part, from element `index` on, into `to`.
@@ -99,6 +103,7 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// As for [`put`](Self::put).
     #[inline]
+    #[track_caller]
     pub fn get(&self, pe: usize, index: usize, to: &mut [T]) -> Result<()> {
         // SAFETY: a slice of `T` may be written as one of possibly uninitialised `T`, as only
         // initialised ones are written.
@@ -108,6 +113,7 @@ impl<T: Plain> Window<T> {
 
     /// Fills all of `to`, unless the call fails.
     #[inline]
+    #[track_caller]
     fn get_uninit(&self, pe: usize, index: usize, to: &mut [MaybeUninit<T>]) -> Result<()> {
         if let Some(from) = self.near(pe, index, to.len(), Access::Read) {
             // SAFETY: `near` checked that many elements; `to` is private memory.
@@ -130,19 +136,22 @@ impl<T: Plain> Window<T> {
     /// # Safety
     /// `to` can be written for `count` elements, and none of them is an element that is read.
     #[cold]
+    #[track_caller]
     pub unsafe fn get_to(&self, pe: usize, index: usize, to: *mut T, count: usize) -> Result<()> {
-        let target = self.target(pe, index, count, Access::Read)?;
-        let bytes = count * size_of::<T>();
-        // SAFETY: the target was resolved for that many elements; the caller promises the
-        // destination.
-        unsafe { target.route.get(&self.inner.pe, to.cast(), bytes) }?;
-        if polling::is_on()
+        self.inner.pe.call("Window::get", Some(self.inner.made), || {
+            let target = self.target(pe, index, count, Access::Read)?;
+            let bytes = count * size_of::<T>();
+            // SAFETY: the target was resolved for that many elements; the caller promises the
+            // destination.
+            unsafe { target.route.get(&self.inner.pe, to.cast(), bytes) }?;
+            if polling::is_on()
             // SAFETY: as above.
             && let Some(value) = unsafe { polling::digest(to.cast(), bytes) }
-        {
-            polling::has_read(&self.inner.pe, target.route.place(), value);
-        }
-        Ok(())
+            {
+                polling::has_read(&self.inner.pe, target.route.place(), value);
+            }
+            Ok(())
+        })
     }
 
     /// [`put`](Self::put) of one element. To write one word again and again, resolve it once with
@@ -153,6 +162,7 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// As for [`put`](Self::put).
     #[inline]
+    #[track_caller]
     pub fn put_one(&self, pe: usize, index: usize, value: T) -> Result<()> {
         self.put(pe, index, std::slice::from_ref(&value))
     }
@@ -164,6 +174,7 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// As for [`put`](Self::put).
     #[inline]
+    #[track_caller]
     pub fn get_one(&self, pe: usize, index: usize) -> Result<T> {
         let mut value = MaybeUninit::<T>::uninit();
         self.get_uninit(pe, index, std::slice::from_mut(&mut value))?;
@@ -195,6 +206,7 @@ impl<T: Plain> Window<T> {
     /// As for [`put`](Self::put); [`Misuse`](Error::Misuse) when source and target overlap, or the
     /// source belongs to another job, or to another PE of this one.
     #[inline]
+    #[track_caller]
     pub fn put_nbi(
         &self,
         pe: usize,
@@ -226,6 +238,7 @@ impl<T: Plain> Window<T> {
     }
 
     #[cold]
+    #[track_caller]
     fn put_nbi_resolved(
         &self,
         pe: usize,
@@ -233,29 +246,31 @@ impl<T: Plain> Window<T> {
         source: &Window<T>,
         from: Range<usize>,
     ) -> Result<()> {
-        let me = &self.inner.pe;
-        let count = from.end.wrapping_sub(from.start);
-        if from.start <= from.end
-            && from.end <= source.len()
-            && is_together(self, source)
-            && let Some(to) = self.far(pe, index, count, Access::Write)
-        {
-            let src = source.reach.local.wrapping_add(from.start * size_of::<T>());
-            // SAFETY: both ranges were checked, and are of two PEs; for the source, as below.
-            unsafe { me.fabric().put_nbi(to, src, count * size_of::<T>()) }?;
+        self.inner.pe.call("Window::put_nbi", Some(self.inner.made), || {
+            let me = &self.inner.pe;
+            let count = from.end.wrapping_sub(from.start);
+            if from.start <= from.end
+                && from.end <= source.len()
+                && is_together(self, source)
+                && let Some(to) = self.far(pe, index, count, Access::Write)
+            {
+                let src = source.reach.local.wrapping_add(from.start * size_of::<T>());
+                // SAFETY: both ranges were checked, and are of two PEs; for the source, as below.
+                unsafe { me.fabric().put_nbi(to, src, count * size_of::<T>()) }?;
+                me.wrote(pe);
+                return Ok(());
+            }
+            let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
+            match target.route {
+                // SAFETY: both ranges were checked, and do not overlap.
+                route @ Route::Near(_) => unsafe { route.put(me, src, bytes) }?,
+                // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
+                // restricted part is unmapped only when the fabric is quiet.
+                Route::Far(to) => unsafe { me.fabric().put_nbi(to, src, bytes) }?,
+            }
             me.wrote(pe);
-            return Ok(());
-        }
-        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
-        match target.route {
-            // SAFETY: both ranges were checked, and do not overlap.
-            route @ Route::Near(_) => unsafe { route.put(me, src, bytes) }?,
-            // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
-            // restricted part is unmapped only when the fabric is quiet.
-            Route::Far(to) => unsafe { me.fabric().put_nbi(to, src, bytes) }?,
-        }
-        me.wrote(pe);
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Resolves both ends of a copy from this PE's own part of `source`.
@@ -308,6 +323,7 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// As for [`put`](Self::put); [`Length`](Error::Length) when `from` is too short; nothing is
     /// written.
+    #[track_caller]
     pub fn put_strided(
         &self,
         pe: usize,
@@ -317,25 +333,31 @@ impl<T: Plain> Window<T> {
         from_stride: usize,
         count: usize,
     ) -> Result<()> {
-        if count == 0 {
-            return self.put(pe, index, &[]);
-        }
-        let target = self.target(pe, index, span(stride, count)?, Access::Write)?;
-        check_buffer(
-            "elements that the strides reach, and the source",
-            span(from_stride, count)?,
-            from.len(),
-        )?;
-        for i in 0..count {
-            let to = target.route.add(i * stride * size_of::<T>());
-            // SAFETY: element `i * stride` lies in the resolved span, `i * from_stride` in the
-            // checked source.
-            unsafe {
-                to.put(&self.inner.pe, from.as_ptr().add(i * from_stride).cast(), size_of::<T>())?
-            };
-        }
-        self.inner.pe.wrote(pe);
-        Ok(())
+        self.inner.pe.call("Window::put_strided", Some(self.inner.made), || {
+            if count == 0 {
+                return self.put(pe, index, &[]);
+            }
+            let target = self.target(pe, index, span(stride, count)?, Access::Write)?;
+            check_buffer(
+                "elements that the strides reach, and the source",
+                span(from_stride, count)?,
+                from.len(),
+            )?;
+            for i in 0..count {
+                let to = target.route.add(i * stride * size_of::<T>());
+                // SAFETY: element `i * stride` lies in the resolved span, `i * from_stride` in the
+                // checked source.
+                unsafe {
+                    to.put(
+                        &self.inner.pe,
+                        from.as_ptr().add(i * from_stride).cast(),
+                        size_of::<T>(),
+                    )?
+                };
+            }
+            self.inner.pe.wrote(pe);
+            Ok(())
+        })
     }
 
     /// The inverse of [`put_strided`](Self::put_strided): copies every `stride`-th element of
@@ -345,6 +367,7 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`put_strided`](Self::put_strided).
+    #[track_caller]
     pub fn get_strided(
         &self,
         pe: usize,
@@ -354,24 +377,30 @@ impl<T: Plain> Window<T> {
         to_stride: usize,
         count: usize,
     ) -> Result<()> {
-        if count == 0 {
-            return self.get(pe, index, &mut []);
-        }
-        let target = self.target(pe, index, span(stride, count)?, Access::Read)?;
-        check_buffer(
-            "elements that the strides reach, and the destination",
-            span(to_stride, count)?,
-            to.len(),
-        )?;
-        for i in 0..count {
-            let from = target.route.add(i * stride * size_of::<T>());
-            // SAFETY: element `i * stride` lies in the resolved span, `i * to_stride` in the
-            // checked destination.
-            unsafe {
-                from.get(&self.inner.pe, to.as_mut_ptr().add(i * to_stride).cast(), size_of::<T>())?
-            };
-        }
-        Ok(())
+        self.inner.pe.call("Window::get_strided", Some(self.inner.made), || {
+            if count == 0 {
+                return self.get(pe, index, &mut []);
+            }
+            let target = self.target(pe, index, span(stride, count)?, Access::Read)?;
+            check_buffer(
+                "elements that the strides reach, and the destination",
+                span(to_stride, count)?,
+                to.len(),
+            )?;
+            for i in 0..count {
+                let from = target.route.add(i * stride * size_of::<T>());
+                // SAFETY: element `i * stride` lies in the resolved span, `i * to_stride` in the
+                // checked destination.
+                unsafe {
+                    from.get(
+                        &self.inner.pe,
+                        to.as_mut_ptr().add(i * to_stride).cast(),
+                        size_of::<T>(),
+                    )?
+                };
+            }
+            Ok(())
+        })
     }
 
     /// Copies `from[i]` to element `indices[i]` of `pe`'s part, for every `i`.
@@ -381,21 +410,24 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// As for [`put`](Self::put); [`Length`](Error::Length) when the slices differ in length;
     /// nothing is written.
+    #[track_caller]
     pub fn put_indexed(&self, pe: usize, indices: &[usize], from: &[T]) -> Result<()> {
-        check_equal("indices and elements", indices.len(), from.len())?;
-        let target = self.scattered(pe, indices, Access::Write)?;
-        for (&index, value) in indices.iter().zip(from) {
-            // SAFETY: `scattered` checked every index against the resolved span.
-            unsafe {
-                target.route.add(index * size_of::<T>()).put(
-                    &self.inner.pe,
-                    (&raw const *value).cast(),
-                    size_of::<T>(),
-                )?
-            };
-        }
-        self.inner.pe.wrote(pe);
-        Ok(())
+        self.inner.pe.call("Window::put_indexed", Some(self.inner.made), || {
+            check_equal("indices and elements", indices.len(), from.len())?;
+            let target = self.scattered(pe, indices, Access::Write)?;
+            for (&index, value) in indices.iter().zip(from) {
+                // SAFETY: `scattered` checked every index against the resolved span.
+                unsafe {
+                    target.route.add(index * size_of::<T>()).put(
+                        &self.inner.pe,
+                        (&raw const *value).cast(),
+                        size_of::<T>(),
+                    )?
+                };
+            }
+            self.inner.pe.wrote(pe);
+            Ok(())
+        })
     }
 
     /// Copies element `indices[i]` of `pe`'s part to `to[i]`, for every `i`.
@@ -404,20 +436,23 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`put_indexed`](Self::put_indexed).
+    #[track_caller]
     pub fn get_indexed(&self, pe: usize, indices: &[usize], to: &mut [T]) -> Result<()> {
-        check_equal("indices and elements", indices.len(), to.len())?;
-        let target = self.scattered(pe, indices, Access::Read)?;
-        for (&index, value) in indices.iter().zip(to) {
-            // SAFETY: `scattered` checked every index against the resolved span.
-            unsafe {
-                target.route.add(index * size_of::<T>()).get(
-                    &self.inner.pe,
-                    (&raw mut *value).cast(),
-                    size_of::<T>(),
-                )?
-            };
-        }
-        Ok(())
+        self.inner.pe.call("Window::get_indexed", Some(self.inner.made), || {
+            check_equal("indices and elements", indices.len(), to.len())?;
+            let target = self.scattered(pe, indices, Access::Read)?;
+            for (&index, value) in indices.iter().zip(to) {
+                // SAFETY: `scattered` checked every index against the resolved span.
+                unsafe {
+                    target.route.add(index * size_of::<T>()).get(
+                        &self.inner.pe,
+                        (&raw mut *value).cast(),
+                        size_of::<T>(),
+                    )?
+                };
+            }
+            Ok(())
+        })
     }
 
     /// Resolves the whole part, after checking every index.
@@ -456,6 +491,7 @@ impl<T: Plain> Window<T> {
     /// belong to the same PE of the same job; nothing is written.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
+    #[track_caller]
     pub fn put_signal(
         &self,
         pe: usize,
@@ -480,6 +516,7 @@ impl<T: Plain> Window<T> {
 
     #[cold]
     #[allow(clippy::too_many_arguments, reason = "as above")]
+    #[track_caller]
     fn put_signal_resolved(
         &self,
         pe: usize,
@@ -490,31 +527,33 @@ impl<T: Plain> Window<T> {
         op: SignalOp,
         value: u64,
     ) -> Result<()> {
-        check_together(self, signals)?;
-        let word = signals.target(pe, signal, 1, signal_access(op))?;
-        let target = self.target(pe, index, from.len(), Access::Write)?;
-        let me = &self.inner.pe;
-        match (target.route, word.route) {
-            (Route::Far(to), Route::Far(at)) => {
-                // SAFETY: `from` is private memory, readable during the call.
-                unsafe {
-                    me.fabric().put_signal(
-                        to,
-                        from.as_ptr().cast(),
-                        size_of_val(from),
-                        at,
-                        op,
-                        value,
-                    )
+        self.inner.pe.call("Window::put_signal", Some(self.inner.made), || {
+            check_together(self, signals)?;
+            let word = signals.target(pe, signal, 1, signal_access(op))?;
+            let target = self.target(pe, index, from.len(), Access::Write)?;
+            let me = &self.inner.pe;
+            match (target.route, word.route) {
+                (Route::Far(to), Route::Far(at)) => {
+                    // SAFETY: `from` is private memory, readable during the call.
+                    unsafe {
+                        me.fabric().put_signal(
+                            to,
+                            from.as_ptr().cast(),
+                            size_of_val(from),
+                            at,
+                            op,
+                            value,
+                        )
+                    }
+                }
+                (to, at) => {
+                    // SAFETY: as in `put`. A near copy is complete, for every later store, when it
+                    // returns.
+                    unsafe { to.put(me, from.as_ptr().cast(), size_of_val(from))? };
+                    Ok(at.signal(me, pe, op, value)?)
                 }
             }
-            (to, at) => {
-                // SAFETY: as in `put`. A near copy is complete, for every later store, when it
-                // returns.
-                unsafe { to.put(me, from.as_ptr().cast(), size_of_val(from))? };
-                Ok(at.signal(me, pe, op, value)?)
-            }
-        }
+        })
     }
 }
 
@@ -540,12 +579,15 @@ impl Window<u64> {
     /// # Errors
     /// As for [`put`](Self::put).
     #[inline]
+    #[track_caller]
     pub fn signal(&self, pe: usize, index: usize, op: SignalOp, value: u64) -> Result<()> {
-        let word = match self.near(pe, index, 1, signal_access(op)) {
-            Some(word) => Route::Near(word),
-            None => return self.signal_resolved(pe, index, op, value),
-        };
-        Ok(word.signal(&self.inner.pe, pe, op, value)?)
+        self.inner.pe.call("Window::signal", Some(self.inner.made), || {
+            let word = match self.near(pe, index, 1, signal_access(op)) {
+                Some(word) => Route::Near(word),
+                None => return self.signal_resolved(pe, index, op, value),
+            };
+            Ok(word.signal(&self.inner.pe, pe, op, value)?)
+        })
     }
 
     #[cold]
@@ -570,16 +612,21 @@ fn overlap(a: *const u8, b: *const u8, bytes: usize) -> bool {
 
 /// Elements from the first to the last of `count` at a stride; `count` is not 0.
 fn span(stride: usize, count: usize) -> Result<usize> {
-    (count - 1)
-        .checked_mul(stride)
-        .and_then(|last| last.checked_add(1))
-        .ok_or(Error::Overflow { index: count, size: stride })
+    (count - 1).checked_mul(stride).and_then(|last| last.checked_add(1)).ok_or(Error::Overflow {
+        index: count,
+        size: stride,
+        call: None,
+    })
 }
 
 fn check_buffer(what: &'static str, needed: usize, there: usize) -> Result<()> {
-    if needed <= there { Ok(()) } else { Err(Error::Length { what, left: needed, right: there }) }
+    if needed <= there {
+        Ok(())
+    } else {
+        Err(Error::Length { what, left: needed, right: there, call: None })
+    }
 }
 
 fn check_equal(what: &'static str, left: usize, right: usize) -> Result<()> {
-    if left == right { Ok(()) } else { Err(Error::Length { what, left, right }) }
+    if left == right { Ok(()) } else { Err(Error::Length { what, left, right, call: None }) }
 }

@@ -3,6 +3,7 @@
 use crate::base::access::Access;
 use crate::base::error::Result;
 use crate::base::shm::{AtomicInt, AtomicOp, Plain, Word};
+use crate::base::shows;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::window::restricted::Hold;
@@ -11,10 +12,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Marker of a remote that may only be read.
+#[derive(Debug)]
 pub struct Read;
 /// Marker of a remote that may only be written.
+#[derive(Debug)]
 pub struct Write;
 /// Marker of a remote that may be read, written, and updated atomically.
+#[derive(Debug)]
 pub struct ReadWrite;
 
 mod sealed {
@@ -74,6 +78,8 @@ pub struct Remote<T, A = ReadWrite> {
     word: PhantomData<fn(A) -> T>,
 }
 
+shows!([T, A] Remote<T, A> as "Remote", |it| word = std::any::type_name::<T>(), pe = it.pe);
+
 impl<T: Plain> Window<T> {
     /// Resolves element `index` of `pe`'s part for reading, writing and atomics. Keep the remote to
     /// use it again: each use of it is one instruction on a near PE.
@@ -82,11 +88,12 @@ impl<T: Plain> Window<T> {
     /// [`NoSuchPe`](crate::Error::NoSuchPe), [`OutOfBounds`](crate::Error::OutOfBounds),
     /// [`AccessDenied`](crate::Error::AccessDenied), [`Revoked`](crate::Error::Revoked); nothing is
     /// written.
+    #[track_caller]
     pub fn remote(&self, pe: usize, index: usize) -> Result<Remote<T>>
     where
         T: Word,
     {
-        self.remote_as(pe, index)
+        self.inner.pe.call("Window::remote", Some(self.inner.made), || self.remote_as(pe, index))
     }
 
     /// Resolves element `index` of `pe`'s part for the access `A`: [`Read`], [`Write`] or
@@ -94,12 +101,15 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`remote`](Self::remote).
+    #[track_caller]
     pub fn remote_as<A: Right>(&self, pe: usize, index: usize) -> Result<Remote<T, A>>
     where
         T: Word,
     {
-        let target = self.target(pe, index, 1, A::WANTED)?;
-        Ok(Remote::new(self.inner.clone(), pe, target))
+        self.inner.pe.call("Window::remote_as", Some(self.inner.made), || {
+            let target = self.target(pe, index, 1, A::WANTED)?;
+            Ok(Remote::new(self.inner.clone(), pe, target))
+        })
     }
 
     /// Resolves a word inside of `pe`'s part by its byte offset: a field of an element, for
@@ -107,9 +117,12 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`remote`](Self::remote), and [`Misaligned`](crate::Error::Misaligned).
+    #[track_caller]
     pub fn remote_word<W: Word>(&self, pe: usize, offset: usize) -> Result<Remote<W>> {
-        let target = self.word_target(pe, offset, size_of::<W>(), Access::ReadWrite)?;
-        Ok(Remote::new(self.inner.clone(), pe, target))
+        self.inner.pe.call("Window::remote_word", Some(self.inner.made), || {
+            let target = self.word_target(pe, offset, size_of::<W>(), Access::ReadWrite)?;
+            Ok(Remote::new(self.inner.clone(), pe, target))
+        })
     }
 }
 

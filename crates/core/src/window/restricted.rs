@@ -384,8 +384,12 @@ impl Restricted {
         attached: Option<(usize, u64)>,
     ) -> Result<Target> {
         let part = &self.parts[home];
-        let denied =
-            || Error::AccessDenied { pe: home, wanted: wanted.name(), granted: part.access };
+        let denied = || Error::AccessDenied {
+            pe: home,
+            wanted: wanted.name(),
+            granted: part.access,
+            call: None,
+        };
         if !self.reaches(home) || !part.access.allows(wanted) {
             return Err(denied());
         }
@@ -586,7 +590,7 @@ impl Job {
         let epoch = restricted.check(&self.pe, key)?;
         if !restricted.reaches(home) {
             let granted = restricted.parts[home].access;
-            return Err(Error::AccessDenied { pe: home, wanted: "any", granted });
+            return Err(Error::AccessDenied { pe: home, wanted: "any", granted, call: None });
         }
         Ok(Window::view(inner, Some((home, epoch))))
     }

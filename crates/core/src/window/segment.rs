@@ -14,6 +14,7 @@ use crate::base::layout::ALIGNMENT;
 pub use crate::base::memory::page_size;
 pub use crate::base::shm::copy_overlapping as copy;
 use crate::base::shm::{self, AtomicOp, Word};
+use crate::base::shows;
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -42,6 +43,8 @@ pub struct Segment {
     all_near: usize,
     npes: usize,
 }
+
+shows!([] Segment as "Segment", |it| npes = it.npes, near = it.near);
 
 // SAFETY: addresses in the mapping that `pe` keeps, used only through `crate::base::shm`.
 unsafe impl Send for Segment {}
@@ -334,6 +337,8 @@ pub struct Spot<'a> {
     bytes: usize,
     route: Route,
 }
+
+shows!([] Spot<'_> as "Spot", |it| pe = it.pe, bytes = it.bytes);
 
 impl Spot<'_> {
     /// The `bytes` of this range from `from` on.

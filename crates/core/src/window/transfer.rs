@@ -2,6 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
+use crate::base::shows;
 use crate::endpoint::belongs::check_together;
 use crate::endpoint::fabric::{Prepared, Signal, SignalOp};
 use crate::endpoint::route::Route;
@@ -50,6 +51,8 @@ pub struct Transfer {
     _signal_window: Option<Arc<Inner>>,
 }
 
+shows!([] Transfer as "Transfer", |it| pe = it.pe, bytes = it.bytes, under_way = it.under_way);
+
 // SAFETY: `source` is an address in a mapping that `_source_window` keeps, read only through
 // `crate::base::shm` or the fabric; all else may be sent.
 unsafe impl Send for Transfer {}
@@ -62,6 +65,7 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`put_nbi`](Self::put_nbi), and those of the fabric.
+    #[track_caller]
     pub fn prepare(
         &self,
         pe: usize,
@@ -69,21 +73,23 @@ impl<T: Plain> Window<T> {
         source: &Window<T>,
         from: Range<usize>,
     ) -> Result<Transfer> {
-        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
-        let mut transfer = Transfer {
-            prepared: None,
-            target,
-            pe,
-            source: src,
-            bytes,
-            signal: None,
-            under_way: false,
-            window: self.inner.clone(),
-            _source_window: source.inner.clone(),
-            _signal_window: None,
-        };
-        transfer.prepare_far()?;
-        Ok(transfer)
+        self.inner.pe.call("Window::prepare", Some(self.inner.made), || {
+            let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
+            let mut transfer = Transfer {
+                prepared: None,
+                target,
+                pe,
+                source: src,
+                bytes,
+                signal: None,
+                under_way: false,
+                window: self.inner.clone(),
+                _source_window: source.inner.clone(),
+                _signal_window: None,
+            };
+            transfer.prepare_far()?;
+            Ok(transfer)
+        })
     }
 }
 

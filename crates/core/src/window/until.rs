@@ -2,6 +2,7 @@
 
 use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
+use crate::base::shows;
 use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
@@ -51,6 +52,8 @@ pub struct Wait<'a, T> {
     limit: Limit,
 }
 
+shows!([T] Wait<'_, T> as "Wait", |it| window = it.window, depends_on = it.members, limit = it.limit);
+
 impl<T: Word> Window<T> {
     /// A wait with a time limit, or with a list of the PEs on which it depends.
     ///
@@ -92,6 +95,7 @@ impl<T: Word> Window<T> {
     /// # Panics
     /// When `index` is out of range; this holds for all waits and tests.
     #[inline(always)]
+    #[track_caller]
     pub fn wait_until(&self, index: usize, cmp: Cmp, value: T) -> Result<T> {
         self.wait().until(index, cmp, value)
     }
@@ -121,8 +125,11 @@ impl<T: Word> Window<T> {
     /// # Errors
     /// As for [`wait_until`](Self::wait_until); [`Misuse`](crate::Error::Misuse) when `indices` is
     /// empty: that would never end.
+    #[track_caller]
     pub fn wait_until_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
-        self.wait().any(indices, cmp, value)
+        self.inner.pe.call("Window::wait_until_any", Some(self.inner.made), || {
+            self.wait().any(indices, cmp, value)
+        })
     }
 
     /// Waits until the comparison has held for each of the elements, for each at some time. Returns
@@ -132,8 +139,11 @@ impl<T: Word> Window<T> {
     ///
     /// # Errors
     /// As for [`wait_until`](Self::wait_until).
+    #[track_caller]
     pub fn wait_until_all(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
-        self.wait().all(indices, cmp, value)
+        self.inner.pe.call("Window::wait_until_all", Some(self.inner.made), || {
+            self.wait().all(indices, cmp, value)
+        })
     }
 
     /// Waits until the comparison holds for at least one of the elements; gives the places in
@@ -143,8 +153,11 @@ impl<T: Word> Window<T> {
     ///
     /// # Errors
     /// As for [`wait_until_any`](Self::wait_until_any).
+    #[track_caller]
     pub fn wait_until_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
-        self.wait().some(indices, cmp, value)
+        self.inner.pe.call("Window::wait_until_some", Some(self.inner.made), || {
+            self.wait().some(indices, cmp, value)
+        })
     }
 
     /// Whether the comparison of element `index` of this PE's part with `value` holds now.
@@ -212,57 +225,70 @@ impl<'a, T: Word> Wait<'a, T> {
     // Always inline: the comparison is nearly always a constant, and then one instruction of the
     // loop.
     #[inline(always)]
+    #[track_caller]
     pub fn until(self, index: usize, cmp: Cmp, value: T) -> Result<T> {
-        // Checked once; the loop then reads one pointer.
-        self.window.look(index);
-        let word = self.window.local_ptr().wrapping_add(index).cast_const();
-        Ok(self.wait(move || {
-            // SAFETY: `index` was checked just now, and the window lives as long as this borrow of
-            // it.
-            let seen = unsafe { shm::load(word) };
-            cmp.holds(seen, value).then_some(seen)
-        })?)
+        self.window.inner.pe.call("Window::wait_until", Some(self.window.inner.made), || {
+            // Checked once; the loop then reads one pointer.
+            self.window.look(index);
+            let word = self.window.local_ptr().wrapping_add(index).cast_const();
+            Ok(self.wait(move || {
+                // SAFETY: `index` was checked just now, and the window lives as long as this borrow of
+                // it.
+                let seen = unsafe { shm::load(word) };
+                cmp.holds(seen, value).then_some(seen)
+            })?)
+        })
     }
 
     /// See [`Window::wait_until_any`].
     ///
     /// # Errors
     /// See there.
+    #[track_caller]
     pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
-        refuse_none(indices)?;
-        let window = self.window;
-        Ok(self.wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
+        self.window.inner.pe.call("Wait::any", Some(self.window.inner.made), || {
+            refuse_none(indices)?;
+            let window = self.window;
+            Ok(self
+                .wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
+        })
     }
 
     /// See [`Window::wait_until_all`].
     ///
     /// # Errors
     /// See there.
+    #[track_caller]
     pub fn all(self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
-        let window = self.window;
-        // Those before `seen` have compared so, and need no second look.
-        let mut seen = 0;
-        Ok(self.wait(|| {
-            while seen < indices.len() && cmp.holds(window.look(indices[seen]), value) {
-                seen += 1;
-            }
-            (seen == indices.len()).then_some(())
-        })?)
+        self.window.inner.pe.call("Wait::all", Some(self.window.inner.made), || {
+            let window = self.window;
+            // Those before `seen` have compared so, and need no second look.
+            let mut seen = 0;
+            Ok(self.wait(|| {
+                while seen < indices.len() && cmp.holds(window.look(indices[seen]), value) {
+                    seen += 1;
+                }
+                (seen == indices.len()).then_some(())
+            })?)
+        })
     }
 
     /// See [`Window::wait_until_some`].
     ///
     /// # Errors
     /// See there.
+    #[track_caller]
     pub fn some(self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
-        refuse_none(indices)?;
-        let window = self.window;
-        Ok(self.wait(|| {
-            let places: Vec<usize> = (0..indices.len())
-                .filter(|&place| cmp.holds(window.look(indices[place]), value))
-                .collect();
-            (!places.is_empty()).then_some(places)
-        })?)
+        self.window.inner.pe.call("Wait::some", Some(self.window.inner.made), || {
+            refuse_none(indices)?;
+            let window = self.window;
+            Ok(self.wait(|| {
+                let places: Vec<usize> = (0..indices.len())
+                    .filter(|&place| cmp.holds(window.look(indices[place]), value))
+                    .collect();
+                (!places.is_empty()).then_some(places)
+            })?)
+        })
     }
 }
 

@@ -67,9 +67,9 @@ fn an_interrupted_collective_ends_its_team(setup: Setup) {
                 let attention = job.attention();
                 attention.call();
                 let (to, from) = (to.span(0..1)?, word.span(0..1)?);
-                assert!(is_interrupted(one.all_reduce(memonet_core::Sum, to, from)));
+                assert!(is_interrupted(one.all_reduce_into(memonet_core::Sum, to, from)));
                 attention.dismiss();
-                for again in [one.barrier(), one.all_reduce(memonet_core::Sum, to, from)] {
+                for again in [one.barrier(), one.all_reduce_into(memonet_core::Sum, to, from)] {
                     assert!(matches!(again, Err(Error::Misuse(_))), "{again:?}");
                 }
             }

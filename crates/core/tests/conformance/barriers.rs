@@ -269,7 +269,7 @@ fn a_deadline_is_not_the_end(setup: Setup) {
                 for _ in 0..3 {
                     let late = barrier.wait_timeout(timeout);
                     assert!(
-                        matches!(late, Err(Error::Timeout { after }) if after == timeout),
+                        matches!(late, Err(Error::Timeout { after, .. }) if after == timeout),
                         "{late:?}"
                     );
                 }

@@ -34,30 +34,30 @@ fn members_in_different_collectives_are_told() {
         let window = job.window::<u64>(1)?;
         let span = window.span(0..1)?;
         match odd {
-            true => job.world().broadcast(0, span, span),
-            false => job.world().all_reduce(Sum, span, span),
+            true => job.world().broadcast_into(0, span, span),
+            false => job.world().all_reduce_into(Sum, span, span),
         }
     };
     told(
         reduce_or_broadcast,
         &[
-            "call, broadcast, this PE in all_reduce by Sum of u64",
-            "call, all_reduce by Sum of u64, this PE in broadcast",
+            "call, broadcast_into, this PE in all_reduce_into by Sum of u64",
+            "call, all_reduce_into by Sum of u64, this PE in broadcast_into",
         ],
     );
     let operators: Call = |job, odd| {
         let window = job.window::<i32>(1)?;
         let span = window.span(0..1)?;
         match odd {
-            true => job.world().reduce(Max, 0, span, span),
-            false => job.world().reduce(Sum, 0, span, span),
+            true => job.world().reduce_into(Max, 0, span, span),
+            false => job.world().reduce_into(Sum, 0, span, span),
         }
     };
     told(
         operators,
         &[
-            "call, reduce by Max of i32, this PE in reduce by Sum of i32",
-            "call, reduce by Sum of i32, this",
+            "call, reduce_into by Max of i32, this PE in reduce_into by Sum of i32",
+            "call, reduce_into by Sum of i32, this",
         ],
     );
 }
@@ -66,7 +66,7 @@ fn members_in_different_collectives_are_told() {
 fn members_with_different_arguments_are_told() {
     let roots: Call = |job, odd| {
         let window = job.window::<u64>(6)?;
-        job.world().scatter(usize::from(odd), window.span(0..1)?, window.span(3..6)?)
+        job.world().scatter_into(usize::from(odd), window.span(0..1)?, window.span(3..6)?)
     };
     told(
         roots,
@@ -78,7 +78,7 @@ fn members_with_different_arguments_are_told() {
     let counts: Call = |job, odd| {
         let window = job.window::<u64>(8)?;
         let count = if odd { 2 } else { 1 };
-        job.world().all_gather(window.span(0..3 * count)?, window.span(6..6 + count)?)
+        job.world().all_gather_into(window.span(0..3 * count)?, window.span(6..6 + count)?)
     };
     told(
         counts,
@@ -90,7 +90,7 @@ fn members_with_different_arguments_are_told() {
     // One of them has made another mistake, too, which the others must not miss.
     let wrong: Call = |job, odd| {
         let window = job.window::<u64>(8)?;
-        job.world().broadcast(if odd { 7 } else { 0 }, window.span(0..1)?, window.span(1..2)?)
+        job.world().broadcast_into(if odd { 7 } else { 0 }, window.span(0..1)?, window.span(1..2)?)
     };
     told(wrong, &["root 7", "root 0"]);
 }
@@ -103,7 +103,7 @@ fn a_collective_instead_of_a_barrier_is_told() {
         let span = window.span(0..1)?;
         match job.pe() {
             1 => job.barrier().map(|()| String::new()),
-            _ => Ok(job.world().all_reduce(Sum, span, span).unwrap_err().to_string()),
+            _ => Ok(job.world().all_reduce_into(Sum, span, span).unwrap_err().to_string()),
         }
     }) {
         let text: String = result.unwrap();
@@ -125,17 +125,17 @@ fn right_calls_are_left_alone() {
         for round in 0..20 {
             let team = job.world();
             window.write(0, round);
-            team.all_reduce(Sum, one, one)?;
+            team.all_reduce_into(Sum, one, one)?;
             assert_eq!(window.read(0), 3 * round);
-            team.broadcast(2, one, one)?;
-            team.all_gather(three, one)?;
-            team.gather(1, three, one)?;
-            team.scatter(1, one, three)?;
-            team.all_to_all(other, three)?;
-            team.all_to_alls(other, 1, three, 1, 1)?;
-            team.scan(Sum, one, one)?;
-            team.exclusive_scan(one, one)?;
-            team.collect(three, window.span(10..10 + job.pe().min(1))?)?;
+            team.broadcast_into(2, one, one)?;
+            team.all_gather_into(three, one)?;
+            team.gather_into(1, three, one)?;
+            team.scatter_into(1, one, three)?;
+            team.all_to_all_into(other, three)?;
+            team.all_to_alls_into(other, 1, three, 1, 1)?;
+            team.scan_into(Sum, one, one)?;
+            team.exclusive_scan_into(one, one)?;
+            team.collect_into(three, window.span(10..10 + job.pe().min(1))?)?;
             job.barrier()?;
         }
         Ok(())

@@ -70,7 +70,7 @@ pub fn broadcasts(setup: Setup) {
                 let words = Words::new(job, len, len)?;
                 for root in 0..job.npes() {
                     words.from.write_from(1, &source(job.pe() + root, len));
-                    job.world().broadcast(root, spans(&words.to)?, spans(&words.from)?)?;
+                    job.world().broadcast_into(root, spans(&words.to)?, spans(&words.from)?)?;
                     assert_eq!(
                         Words::contents(&words.to),
                         source(2 * root, len),
@@ -79,7 +79,7 @@ pub fn broadcasts(setup: Setup) {
                 }
                 // In place.
                 let all = spans(&words.from)?;
-                job.world().broadcast(0, all, all)?;
+                job.world().broadcast_into(0, all, all)?;
                 assert_eq!(Words::contents(&words.from), source(job.npes() - 1, len));
                 job.barrier()?;
             }
@@ -99,18 +99,18 @@ fn reduce_with<O: Operator<u64> + Send + Sync>(
         .map(|i| (0..n).map(|rank| mark(rank, i, 0)).reduce(|a, b| operator.combine(a, b)).unwrap())
         .collect();
     words.from.write_from(1, &source(me, len));
-    team.all_reduce(operator, spans(&words.to)?, spans(&words.from)?)?;
+    team.all_reduce_into(operator, spans(&words.to)?, spans(&words.from)?)?;
     assert_eq!(Words::contents(&words.to), expected);
     assert_eq!(Words::contents(&words.from), source(me, len));
     for root in [0, n - 1] {
         words.to.fill(1..len + 1, 5);
-        team.reduce(operator, root, spans(&words.to)?, spans(&words.from)?)?;
+        team.reduce_into(operator, root, spans(&words.to)?, spans(&words.from)?)?;
         let here = if me == root { expected.clone() } else { vec![5; len] };
         assert_eq!(Words::contents(&words.to), here);
     }
     // In place.
     let all = spans(&words.from)?;
-    team.all_reduce(operator, all, all)?;
+    team.all_reduce_into(operator, all, all)?;
     assert_eq!(Words::contents(&words.from), expected);
     Ok(())
 }
@@ -162,7 +162,7 @@ pub fn floating_point_sums_are_the_same_everywhere(setup: Setup) {
                 let w = job.window::<f64>(len)?;
                 (0..len).for_each(|i| w.write(i, value(job.pe(), i)));
                 let all = w.span(0..len)?;
-                job.world().all_reduce(Sum, all, all)?;
+                job.world().all_reduce_into(Sum, all, all)?;
                 for i in 0..len {
                     let expected =
                         (1..job.npes()).fold(value(0, i), |sum, rank| sum + value(rank, i));
@@ -188,19 +188,19 @@ pub fn scans(setup: Setup) {
                     (0..len).map(at).collect()
                 };
                 words.from.write_from(1, &source(me, len));
-                job.world().scan(Sum, spans(&words.to)?, spans(&words.from)?)?;
+                job.world().scan_into(Sum, spans(&words.to)?, spans(&words.from)?)?;
                 assert_eq!(Words::contents(&words.to), sum(0..me + 1));
-                job.world().exclusive_scan(spans(&words.to)?, spans(&words.from)?)?;
+                job.world().exclusive_scan_into(spans(&words.to)?, spans(&words.from)?)?;
                 assert_eq!(Words::contents(&words.to), sum(0..me));
                 let all = spans(&words.from)?;
-                job.world().exclusive_scan(all, all)?;
+                job.world().exclusive_scan_into(all, all)?;
                 assert_eq!(Words::contents(&words.from), sum(0..me), "in place");
                 words.from.write_from(1, &source(me, len));
-                job.world().scan(Sum, all, all)?;
+                job.world().scan_into(Sum, all, all)?;
                 assert_eq!(Words::contents(&words.from), sum(0..me + 1), "in place");
                 let zeros = job.window::<f64>(len)?;
                 zeros.fill(0..len, -0.0);
-                job.world().exclusive_scan(zeros.span(0..len)?, zeros.span(0..len)?)?;
+                job.world().exclusive_scan_into(zeros.span(0..len)?, zeros.span(0..len)?)?;
                 let expected = if me == 0 { 0.0f64 } else { -0.0 };
                 let is_expected = |zero: &f64| zero.to_bits() == expected.to_bits();
                 assert!(zeros.to_vec().iter().all(is_expected), "{len} zeros");
@@ -219,10 +219,10 @@ pub fn all_gathers_and_gathers(setup: Setup) {
                 let words = Words::new(job, n * len, len)?;
                 words.from.write_from(1, &source(job.pe(), len));
                 let expected: Vec<u64> = (0..n).flat_map(|rank| source(rank, len)).collect();
-                job.world().all_gather(spans(&words.to)?, spans(&words.from)?)?;
+                job.world().all_gather_into(spans(&words.to)?, spans(&words.from)?)?;
                 assert_eq!(Words::contents(&words.to), expected);
                 words.to.fill(1..n * len + 1, 3);
-                job.world().gather(n / 2, spans(&words.to)?, spans(&words.from)?)?;
+                job.world().gather_into(n / 2, spans(&words.to)?, spans(&words.from)?)?;
                 let here = if job.pe() == n / 2 { expected } else { vec![3; n * len] };
                 assert_eq!(Words::contents(&words.to), here);
                 job.barrier()?;
@@ -243,14 +243,14 @@ fn collects(setup: Setup) {
                 let expected: Vec<u64> =
                     (0..n).flat_map(|rank| source(rank, length(rank))).collect();
                 let from = words.from.span(1..1 + length(job.pe()))?;
-                assert_eq!(job.world().collect(spans(&words.to)?, from)?, expected.len());
+                assert_eq!(job.world().collect_into(spans(&words.to)?, from)?, expected.len());
                 assert_eq!(Words::contents(&words.to)[..expected.len()], expected);
                 job.barrier()?;
             }
             // One destination is too small: all get an error.
             let words = Words::new(job, 8 * n, 8)?;
             let to = words.to.span(1..if job.pe() == 0 { 8 * n } else { 8 * n + 1 })?;
-            let refused = job.world().collect(to, spans(&words.from)?);
+            let refused = job.world().collect_into(to, spans(&words.from)?);
             assert!(matches!(refused, Err(Error::Length { .. })), "{refused:?}");
             job.barrier()
         });
@@ -265,7 +265,7 @@ fn scatters(setup: Setup) {
                 let words = Words::new(job, len, n * len)?;
                 for root in [0, n - 1] {
                     words.from.write_from(1, &source(me, n * len));
-                    job.world().scatter(root, spans(&words.to)?, spans(&words.from)?)?;
+                    job.world().scatter_into(root, spans(&words.to)?, spans(&words.from)?)?;
                     assert_eq!(
                         Words::contents(&words.to),
                         source(root, n * len)[me * len..(me + 1) * len]
@@ -285,7 +285,7 @@ fn all_to_alls(setup: Setup) {
             for len in LENGTHS {
                 let words = Words::new(job, n * len, n * len)?;
                 words.from.write_from(1, &source(me, n * len));
-                job.world().all_to_all(spans(&words.to)?, spans(&words.from)?)?;
+                job.world().all_to_all_into(spans(&words.to)?, spans(&words.from)?)?;
                 let expected: Vec<u64> = (0..n)
                     .flat_map(|rank| source(rank, n * len)[me * len..(me + 1) * len].to_vec())
                     .collect();
@@ -309,10 +309,10 @@ fn one_after_the_other_without_pause(setup: Setup) {
                 w.write(1, round * n + job.pe() as u64);
                 dice.dawdle();
                 if round % 3 == 0 {
-                    job.world().broadcast((round % n) as usize, to, from)?;
+                    job.world().broadcast_into((round % n) as usize, to, from)?;
                     assert_eq!(w.read(0), round * n + round % n);
                 } else {
-                    job.world().all_reduce(Sum, to, from)?;
+                    job.world().all_reduce_into(Sum, to, from)?;
                     assert_eq!(w.read(0), round * n * n + n * (n - 1) / 2);
                 }
             }
@@ -335,7 +335,7 @@ fn in_teams(setup: Setup) {
                 }
                 let (to, from) = (words.to.span(1..1 + len)?, words.from.span(1..1 + len)?);
                 words.from.write_from(1, &source(job.pe(), len));
-                team.broadcast(0, to, from)?;
+                team.broadcast_into(0, to, from)?;
                 assert_eq!(words.to.to_vec()[1..1 + len], source(mine[0], len));
             }
             job.barrier()
@@ -350,13 +350,13 @@ fn of_odd_types(setup: Setup) {
                 let bytes = job.window::<u8>(len)?;
                 bytes.fill(0..len, job.pe() as u8 + 1);
                 let all = bytes.span(0..len)?;
-                job.world().all_reduce(Product, all, all)?;
+                job.world().all_reduce_into(Product, all, all)?;
                 assert_eq!(bytes.to_vec(), vec![6; len]);
                 let triples = job.window::<[u16; 3]>(len)?;
                 triples.fill(0..len, [job.pe() as u16, 1, 2]);
                 let all = triples.span(0..len)?;
                 let add = By(|a: [u16; 3], b: [u16; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
-                job.world().scan(add, all, all)?;
+                job.world().scan_into(add, all, all)?;
                 let k = job.pe() as u16 + 1;
                 assert_eq!(triples.to_vec(), vec![[k * (k - 1) / 2, k, 2 * k]; len]);
             }
@@ -377,20 +377,29 @@ fn refusals(setup: Setup) {
             let restricted = job.restricted::<u64>(4, |_, _| memonet_core::Access::ReadWrite)?;
             assert!(matches!(restricted.span(0..4), Err(Error::Misuse(_))));
             assert!(matches!(
-                team.broadcast(2, span(0, 2)?, span(2, 4)?),
+                team.broadcast_into(2, span(0, 2)?, span(2, 4)?),
                 Err(Error::NoSuchPe { .. })
             ));
             assert!(matches!(
-                team.broadcast(0, span(0, 2)?, span(2, 5)?),
+                team.broadcast_into(0, span(0, 2)?, span(2, 5)?),
                 Err(Error::Length { .. })
             ));
             assert!(matches!(
-                team.all_reduce(Sum, span(0, 2)?, span(1, 3)?),
+                team.all_reduce_into(Sum, span(0, 2)?, span(1, 3)?),
                 Err(Error::Misuse(_))
             ));
-            assert!(matches!(team.all_gather(span(0, 4)?, span(2, 4)?), Err(Error::Misuse(_))));
-            assert!(matches!(team.all_gather(span(0, 3)?, span(4, 6)?), Err(Error::Length { .. })));
-            assert!(matches!(team.all_to_all(span(0, 3)?, span(4, 7)?), Err(Error::Length { .. })));
+            assert!(matches!(
+                team.all_gather_into(span(0, 4)?, span(2, 4)?),
+                Err(Error::Misuse(_))
+            ));
+            assert!(matches!(
+                team.all_gather_into(span(0, 3)?, span(4, 6)?),
+                Err(Error::Length { .. })
+            ));
+            assert!(matches!(
+                team.all_to_all_into(span(0, 3)?, span(4, 7)?),
+                Err(Error::Length { .. })
+            ));
             job.barrier()
         });
     }

@@ -300,7 +300,7 @@ fn counts_of_another_collective(setup: Setup) {
                     let (before, after) = (before.lock().unwrap(), after.lock().unwrap());
                     window.write(0, count);
                     window.write(1, u64::MAX / 2);
-                    let _ = job.world().all_reduce(
+                    let _ = job.world().all_reduce_into(
                         Sum,
                         window.span(2..4).unwrap(),
                         window.span(0..2).unwrap(),
@@ -310,7 +310,7 @@ fn counts_of_another_collective(setup: Setup) {
                 } else {
                     let (to, from) =
                         (window.span(0..LEN).unwrap(), window.span(LEN..2 * LEN).unwrap());
-                    let _ = job.world().collect(to, from);
+                    let _ = job.world().collect_into(to, from);
                     let _ = job.barrier();
                 }
             });
@@ -334,7 +334,7 @@ fn operators_that_panic(setup: Setup) {
                     a + b
                 };
                 let (to, from) = (window.span(0..len)?, window.span(len..2 * len)?);
-                let reduce = || job.world().all_reduce(By(add), to, from);
+                let reduce = || job.world().all_reduce_into(By(add), to, from);
                 // Where each member combines all elements by itself, the others need nothing more
                 // of PE 1. Where each combines a part for all, that of PE 1 is missing.
                 let algorithm = job.world().collective_algorithm(8 * len);

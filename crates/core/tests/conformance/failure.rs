@@ -135,17 +135,17 @@ impl Tools {
 
     fn broadcast(&self, team: &Team, root: usize, len: usize) -> Result<()> {
         let (to, from) = self.spans(len, 1)?;
-        team.broadcast(root, to, from)
+        team.broadcast_into(root, to, from)
     }
 
     fn all_to_all(&self, team: &Team, len: usize) -> Result<()> {
         let (to, from) = self.spans(len, team.len())?;
-        team.all_to_all(to, from)
+        team.all_to_all_into(to, from)
     }
 
     fn all_reduce(&self, team: &Team, len: usize) -> Result<()> {
         let (to, from) = self.spans(len, 1)?;
-        team.all_reduce(Sum, to, from)
+        team.all_reduce_into(Sum, to, from)
     }
 }
 

@@ -26,8 +26,8 @@ fn what_is_given_up_is_not_taken(setup: Setup) {
             move |job, tools| {
                 let (to, from) = tools.spans(MANY, 1)?;
                 let (_, parts) = tools.spans(MANY, job.npes())?;
-                let broadcast = || job.world().broadcast(0, to, from);
-                let scatter = || job.world().scatter(0, to, parts);
+                let broadcast = || job.world().broadcast_into(0, to, from);
+                let scatter = || job.world().scatter_into(0, to, parts);
                 for (what, call) in [
                     ("a broadcast", &broadcast as &dyn Fn() -> Result<()>),
                     ("a scatter", &scatter),
@@ -80,7 +80,7 @@ fn what_is_given_up_is_not_combined(setup: Setup) {
                     }
                     a.wrapping_add(b)
                 });
-                let reduced = job.world().reduce(slow_sum, SLOW, to, from);
+                let reduced = job.world().reduce_into(slow_sum, SLOW, to, from);
                 blames(reduced, VICTIM, Cause::Panic, "a reduction");
                 if job.pe() == GIVES_UP {
                     tools.blocks.fill(0..tools.blocks.len(), u64::MAX);
@@ -111,9 +111,9 @@ fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
                     let (to, from) = tools.spans(len, 1)?;
                     let dies = By(|_: u64, _: u64| resume_unwind(Box::new(())));
                     let died = catch_unwind(AssertUnwindSafe(|| match goal {
-                        0 => job.world().all_reduce(dies, to, from),
-                        1 => job.world().reduce(dies, root, to, from),
-                        _ => job.world().scan(dies, to, from),
+                        0 => job.world().all_reduce_into(dies, to, from),
+                        1 => job.world().reduce_into(dies, root, to, from),
+                        _ => job.world().scan_into(dies, to, from),
                     }));
                     // Near, only the root of a reduction, or all but the first rank of a scan,
                     // combine.
@@ -122,9 +122,9 @@ fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
                 move |job, tools| {
                     let (to, from) = tools.spans(len, 1)?;
                     let reduced = match goal {
-                        0 => job.world().all_reduce(Sum, to, from),
-                        1 => job.world().reduce(Sum, root, to, from),
-                        _ => job.world().scan(Sum, to, from),
+                        0 => job.world().all_reduce_into(Sum, to, from),
+                        1 => job.world().reduce_into(Sum, root, to, from),
+                        _ => job.world().scan_into(Sum, to, from),
                     };
                     let sum = match goal {
                         2 => (job.pe() as u64 + 1) * (job.pe() as u64 + 2) / 2,

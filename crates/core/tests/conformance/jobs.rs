@@ -184,3 +184,25 @@ fn in_a_process_with_bad_segments() {
         );
     }
 }
+
+/// What programs print of handles names the PE, the elements and the members, and no addresses.
+#[test]
+fn handles_can_be_printed() {
+    let all = Job::threads(2, |job| -> memonet_core::Result<String> {
+        let window = job.window::<f64>(3)?;
+        let mutex = memonet_core::dsm::Mutex::new(&job, &7u32)?;
+        let remote = window.remote(1, 0)?;
+        let text =
+            format!("{job:?} {window:?} {remote:?} {:?} {:?}", job.world(), window.span(0..2)?);
+        let guard = format!(" {:?}", mutex.lock()?);
+        job.barrier()?;
+        Ok(text + &guard)
+    });
+    let window = "Window { element: \"f64\", len: 3, attached: None, .. }";
+    assert_eq!(
+        all.unwrap().into_iter().next().unwrap().unwrap(),
+        format!(
+            "Job {{ pe: 0, npes: 2, .. }} {window} Remote {{ word: \"f64\", pe: 1, .. }} Team {{ rank: 0, members: [0, 1], .. }} Span {{ window: {window}, bytes: 16, .. }} 7"
+        )
+    );
+}

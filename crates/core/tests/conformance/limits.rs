@@ -50,7 +50,7 @@ impl Calls {
         let ended = call().map(drop);
         let took = now() - start;
         self.ended.fetch_add(1, Ordering::Relaxed);
-        assert!(matches!(ended, Err(Error::Timeout { after }) if after == LIMIT), "{ended:?}");
+        assert!(matches!(ended, Err(Error::Timeout { after, .. }) if after == LIMIT), "{ended:?}");
         assert!(took >= LIMIT, "given up before the deadline: {took:?}");
         assert!(!SIMULATED || took <= LIMIT + ROUND_TRIPS, "given up after {took:?}");
     }
@@ -433,7 +433,9 @@ fn the_shortest_and_the_longest_limits(setup: Setup) {
                 drop(barrier.arrive()?);
                 for short in SHORT {
                     let gives_up = |result: Result<()>| {
-                        assert!(matches!(result, Err(Error::Timeout { after }) if after == short))
+                        assert!(
+                            matches!(result, Err(Error::Timeout { after, .. }) if after == short)
+                        )
                     };
                     gives_up(w.wait().timeout(short).until(0, Cmp::Eq, 1).map(drop));
                     gives_up(barrier.wait_timeout(short));

@@ -62,26 +62,30 @@ impl Parts<'_> {
         // Broadcasts, reductions and scans may write where they read.
         let either = if in_place { self.to } else { self.from };
         Ok(match call.kind {
-            0 => team.broadcast(root, to(whole)?, from(whole)?).map(|()| "broadcast")?,
-            1 => team.broadcast(root, to(whole)?, either.span(0..whole)?).map(|()| "broadcast")?,
-            2 => team.scatter(root, to(len)?, from(n * len)?).map(|()| "scatter")?,
-            3 => team.gather(root, to(n * len)?, from(len)?).map(|()| "gather")?,
-            4 => team.all_gather(to(n * len)?, from(len)?).map(|()| "all_gather")?,
-            5 => team.all_to_all(to(n * len)?, from(n * len)?).map(|()| "all_to_all")?,
-            6 => team.all_reduce(Sum, to(len)?, either.span(0..len)?).map(|()| "all_reduce")?,
-            7 => team.reduce(Sum, root, to(len)?, either.span(0..len)?).map(|()| "reduce")?,
-            8 => team.scan(Sum, to(len)?, either.span(0..len)?).map(|()| "scan")?,
+            0 => team.broadcast_into(root, to(whole)?, from(whole)?).map(|()| "broadcast")?,
+            1 => team
+                .broadcast_into(root, to(whole)?, either.span(0..whole)?)
+                .map(|()| "broadcast")?,
+            2 => team.scatter_into(root, to(len)?, from(n * len)?).map(|()| "scatter")?,
+            3 => team.gather_into(root, to(n * len)?, from(len)?).map(|()| "gather")?,
+            4 => team.all_gather_into(to(n * len)?, from(len)?).map(|()| "all_gather")?,
+            5 => team.all_to_all_into(to(n * len)?, from(n * len)?).map(|()| "all_to_all")?,
+            6 => {
+                team.all_reduce_into(Sum, to(len)?, either.span(0..len)?).map(|()| "all_reduce")?
+            }
+            7 => team.reduce_into(Sum, root, to(len)?, either.span(0..len)?).map(|()| "reduce")?,
+            8 => team.scan_into(Sum, to(len)?, either.span(0..len)?).map(|()| "scan")?,
             9 => {
-                team.exclusive_scan(to(len)?, either.span(0..len)?)?;
+                team.exclusive_scan_into(to(len)?, either.span(0..len)?)?;
                 "exclusive_scan"
             }
             10 => {
-                team.all_to_alls(to(n * len)?, 1, from(n * len)?, 1, len)?;
+                team.all_to_alls_into(to(n * len)?, 1, from(n * len)?, 1, len)?;
                 "all_to_alls"
             }
             _ => {
                 let all = (0..n).map(|rank| call.shorter(rank)).sum::<usize>();
-                assert_eq!(team.collect(to(n * len)?, from(call.shorter(me))?)?, all);
+                assert_eq!(team.collect_into(to(n * len)?, from(call.shorter(me))?)?, all);
                 "collect"
             }
         })
@@ -281,9 +285,9 @@ fn about_every_limit<T: Plain + PartialEq + Debug>(
             source.write_from(0, &given[me].repeat(periods)[..len]);
             let (target, source) = (to.span(0..len)?, source.span(0..len)?);
             let ranks = match goal {
-                0 => job.world().all_reduce(By(compose), target, source).map(|()| 0..n),
-                1 => job.world().reduce(By(compose), root, target, source).map(|()| 0..n),
-                _ => job.world().scan(By(compose), target, source).map(|()| 0..me + 1),
+                0 => job.world().all_reduce_into(By(compose), target, source).map(|()| 0..n),
+                1 => job.world().reduce_into(By(compose), root, target, source).map(|()| 0..n),
+                _ => job.world().scan_into(By(compose), target, source).map(|()| 0..me + 1),
             }?;
             from.write_from(0, &vec![before; len]);
             let combined = |i: usize| ranks.clone().map(|rank| given[rank][i]).reduce(compose);

@@ -50,14 +50,14 @@ fn some_of_each_kind(team: &Team, to: &Window<u64>, from: &Window<u64>) -> Resul
         let sum = |i: usize| (0..n).fold(0u64, |sum, rank| sum.wrapping_add(given(rank, i)));
         from.write_from(0, &(0..len).map(|i| given(me, i)).collect::<Vec<_>>());
         for root in [0, n - 1] {
-            team.broadcast(root, to.span(0..len)?, from.span(0..len)?)?;
+            team.broadcast_into(root, to.span(0..len)?, from.span(0..len)?)?;
             assert!((0..len).all(|i| to.read(i) == given(root, i)), "{len} from {root}");
-            team.reduce(Sum, root, to.span(0..len)?, from.span(0..len)?)?;
+            team.reduce_into(Sum, root, to.span(0..len)?, from.span(0..len)?)?;
             assert!(me != root || (0..len).all(|i| to.read(i) == sum(i)), "{len} to {root}");
         }
-        team.all_reduce(Sum, to.span(0..len)?, from.span(0..len)?)?;
+        team.all_reduce_into(Sum, to.span(0..len)?, from.span(0..len)?)?;
         assert!((0..len).all(|i| to.read(i) == sum(i)), "{len} to all");
-        team.all_gather(to.span(0..n * len)?, from.span(0..len)?)?;
+        team.all_gather_into(to.span(0..n * len)?, from.span(0..len)?)?;
         assert!((0..n * len).all(|i| to.read(i) == given(i / len, i % len)), "{len} of all");
         team.barrier()?;
     }
@@ -105,7 +105,7 @@ fn a_root_may_leave_before_its_data_have_arrived() {
                 crate::setup::nap(std::time::Duration::from_millis(100));
             }
             let all = window.span(0..1)?;
-            job.world().broadcast(0, all, all)?;
+            job.world().broadcast_into(0, all, all)?;
             Ok::<_, memonet_core::Error>(window.read(0))
         });
         for (pe, result) in results.into_iter().enumerate() {
@@ -125,7 +125,7 @@ fn a_member_that_does_not_come() {
                 if job.pe() == absent {
                     return Ok(());
                 }
-                job.world().all_reduce(Sum, all, all)
+                job.world().all_reduce_into(Sum, all, all)
             });
             for (pe, result) in results.into_iter().enumerate() {
                 assert_eq!(result.is_err(), pe != absent, "PE {pe} without PE {absent}");

@@ -179,7 +179,7 @@ fn no_such_pe(setup: Setup) {
             fn none<T>(result: Result<T>, asked: usize, n: usize) {
                 let result = result.map(drop);
                 assert!(
-                    matches!(result, Err(Error::NoSuchPe { pe, npes }) if pe == asked && npes == n),
+                    matches!(result, Err(Error::NoSuchPe { pe, npes, .. }) if pe == asked && npes == n),
                     "{asked}: {result:?}"
                 );
             }
@@ -271,7 +271,7 @@ fn misaligned_words(setup: Setup) {
     fn misaligned<T>(result: Result<T>, at: usize, of: usize) {
         let result = result.map(drop);
         assert!(
-            matches!(result, Err(Error::Misaligned { offset, size }) if offset == at && size == of),
+            matches!(result, Err(Error::Misaligned { offset, size, .. }) if offset == at && size == of),
             "{result:?}"
         );
     }

@@ -123,7 +123,7 @@ fn held<H: 'static>(
                 let timeout = Duration::from_millis(2);
                 let waited = w.revoke_wait(Some(timeout));
                 assert!(
-                    matches!(waited, Err(Error::Timeout { after }) if after == timeout),
+                    matches!(waited, Err(Error::Timeout { after, .. }) if after == timeout),
                     "{waited:?}"
                 );
             }

@@ -118,9 +118,9 @@ fn rows_and_columns(setup: Setup) {
                 let (row, column) = check_2d(job, job.world(), xrange)?;
                 // Both teams work at once.
                 w.write(1, job.pe() as u64);
-                row.all_reduce(Sum, to, from)?;
+                row.all_reduce_into(Sum, to, from)?;
                 assert_eq!(w.read(0), row.members().iter().sum::<usize>() as u64);
-                column.all_reduce(Sum, to, from)?;
+                column.all_reduce_into(Sum, to, from)?;
                 assert_eq!(w.read(0), column.members().iter().sum::<usize>() as u64);
             }
             assert!(matches!(job.world().split_2d(0).map(drop), Err(Error::Misuse(_))));

@@ -55,7 +55,7 @@ fn check(
     to.fill(0..to.len(), GAP);
     // Windows without a gap after the last element.
     let spans = (to.span(1..1 + reach(all, strides.0))?, from.span(0..reach(all, strides.1))?);
-    job.world().all_to_alls(spans.0, strides.0, spans.1, strides.1, count)?;
+    job.world().all_to_alls_into(spans.0, strides.0, spans.1, strides.1, count)?;
     let received = to.to_vec();
     assert_eq!(received[0], GAP);
     assert_eq!(
@@ -112,7 +112,7 @@ fn of_size<T: Plain + PartialEq + std::fmt::Debug>(
         from.write(2 * i, make(sent(me, i)));
     }
     let spans = (to.span(0..to.len())?, from.span(0..from.len())?);
-    job.world().all_to_alls(spans.0, 3, spans.1, 2, count)?;
+    job.world().all_to_alls_into(spans.0, 3, spans.1, 2, count)?;
     for (i, element) in model(me, n, count).into_iter().enumerate() {
         assert_eq!(to.read(3 * i), make(element), "{i}");
         assert_ne!(to.read(3 * i + 1), make(element), "{i}");
@@ -150,7 +150,7 @@ fn one_between_the_other(setup: Setup) {
                     let (to, from) = if source_first { (1, 0) } else { (0, 1) };
                     (0..all).for_each(|i| w.write(2 * i + from, sent(me, i)));
                     let span = |first: usize| w.span(first..first + 2 * all - 1);
-                    job.world().all_to_alls(span(to)?, 2, span(from)?, 2, count)?;
+                    job.world().all_to_alls_into(span(to)?, 2, span(from)?, 2, count)?;
                     let received: Vec<u64> = (0..all).map(|i| w.read(2 * i + to)).collect();
                     assert_eq!(received, model(me, n, count));
                     let left: Vec<u64> = (0..all).map(|i| w.read(2 * i + from)).collect();
@@ -176,7 +176,7 @@ fn one_after_the_other(setup: Setup) {
                 (0..n * count).for_each(|i| from.write(i * b, mark(me, i, round)));
                 dice.dawdle();
                 let spans = (to.span(0..n * 400)?, from.span(0..n * 400)?);
-                job.world().all_to_alls(spans.0, a, spans.1, b, count)?;
+                job.world().all_to_alls_into(spans.0, a, spans.1, b, count)?;
                 for rank in 0..n {
                     for i in 0..count {
                         assert_eq!(
@@ -201,7 +201,7 @@ fn in_a_team(setup: Setup) {
             if let Some(team) = team {
                 for count in [2, 300] {
                     (0..3 * count).for_each(|i| from.write(i * 2, sent(team.rank(), i)));
-                    team.all_to_alls(to.span(0..3000)?, 3, from.span(0..3000)?, 2, count)?;
+                    team.all_to_alls_into(to.span(0..3000)?, 3, from.span(0..3000)?, 2, count)?;
                     let received: Vec<u64> = (0..3 * count).map(|i| to.read(i * 3)).collect();
                     assert_eq!(received, model(team.rank(), 3, count));
                     team.barrier()?;
@@ -223,21 +223,21 @@ fn refusals(setup: Setup) {
             };
             let misuse =
                 |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
-            length(team.all_to_alls(all, 1, other, 1, 51));
-            length(team.all_to_alls(all, 100, other, 1, 1));
-            length(team.all_to_alls(all, 1, other, 34, 2));
-            length(team.all_to_alls(all, usize::MAX, other, 1, 1));
-            length(team.all_to_alls(all, 1, other, usize::MAX / 8, 1));
-            assert!(team.all_to_alls(all, 1, other, 1, usize::MAX).is_err());
-            assert!(team.all_to_alls(all, 1, other, 1, usize::MAX / 2).is_err());
-            misuse(team.all_to_alls(all, 0, other, 1, 1));
-            misuse(team.all_to_alls(all, 1, other, 0, 1));
-            misuse(team.all_to_alls(all, 2, all, 2, 5));
-            misuse(team.all_to_alls(w.span(0..50)?, 2, w.span(1..50)?, 3, 5));
-            misuse(team.all_to_alls(w.span(0..50)?, 2, w.span(4..50)?, 2, 5));
+            length(team.all_to_alls_into(all, 1, other, 1, 51));
+            length(team.all_to_alls_into(all, 100, other, 1, 1));
+            length(team.all_to_alls_into(all, 1, other, 34, 2));
+            length(team.all_to_alls_into(all, usize::MAX, other, 1, 1));
+            length(team.all_to_alls_into(all, 1, other, usize::MAX / 8, 1));
+            assert!(team.all_to_alls_into(all, 1, other, 1, usize::MAX).is_err());
+            assert!(team.all_to_alls_into(all, 1, other, 1, usize::MAX / 2).is_err());
+            misuse(team.all_to_alls_into(all, 0, other, 1, 1));
+            misuse(team.all_to_alls_into(all, 1, other, 0, 1));
+            misuse(team.all_to_alls_into(all, 2, all, 2, 5));
+            misuse(team.all_to_alls_into(w.span(0..50)?, 2, w.span(1..50)?, 3, 5));
+            misuse(team.all_to_alls_into(w.span(0..50)?, 2, w.span(4..50)?, 2, 5));
             // No elements always fit.
-            team.all_to_alls(all, 7, all, 9, 0)?;
-            team.all_to_alls(all, 99, other, 33, 1)?;
+            team.all_to_alls_into(all, 7, all, 9, 0)?;
+            team.all_to_alls_into(all, 99, other, 33, 1)?;
             job.barrier()
         });
     }

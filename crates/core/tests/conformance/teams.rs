@@ -312,7 +312,7 @@ fn wrong_members(setup: Setup) {
             for bad in [n, n + 1, 1 << 32, usize::MAX] {
                 let refused = job.team(&[0, bad]);
                 assert!(
-                    matches!(&refused, Err(Error::NoSuchPe { pe, npes }) if *pe == bad && *npes == n),
+                    matches!(&refused, Err(Error::NoSuchPe { pe, npes, .. }) if *pe == bad && *npes == n),
                     "{bad}: {:?}",
                     refused.err()
                 );

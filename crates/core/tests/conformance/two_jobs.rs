@@ -52,17 +52,17 @@ fn mix(job: &Job, own: &Window<u64>, other: &Window<u64>) -> Result<()> {
 
 /// Every collective refuses these windows.
 fn collect(team: &Team, root: usize, to: Span<'_, u64>, from: Span<'_, u64>) -> Result<()> {
-    misuse(team.broadcast(root, to, from));
-    misuse(team.scatter(root, to, from));
-    misuse(team.all_gather(to, from));
-    misuse(team.gather(root, to, from));
-    misuse(team.collect(to, from));
-    misuse(team.all_to_all(to, from));
-    misuse(team.all_to_alls(to, 1, from, 1, 1));
-    misuse(team.all_reduce(Sum, to, from));
-    misuse(team.reduce(Sum, root, to, from));
-    misuse(team.scan(Sum, to, from));
-    misuse(team.exclusive_scan(to, from));
+    misuse(team.broadcast_into(root, to, from));
+    misuse(team.scatter_into(root, to, from));
+    misuse(team.all_gather_into(to, from));
+    misuse(team.gather_into(root, to, from));
+    misuse(team.collect_into(to, from));
+    misuse(team.all_to_all_into(to, from));
+    misuse(team.all_to_alls_into(to, 1, from, 1, 1));
+    misuse(team.all_reduce_into(Sum, to, from));
+    misuse(team.reduce_into(Sum, root, to, from));
+    misuse(team.scan_into(Sum, to, from));
+    misuse(team.exclusive_scan_into(to, from));
     // The refused calls have left the team as it was.
     team.barrier()
 }

@@ -359,7 +359,7 @@ fn deadlines(setup: Setup) {
                     w.wait().timeout(timeout).some(&[0, 1], Cmp::Ne, 0).map(drop),
                 ] {
                     assert!(
-                        matches!(error, Err(Error::Timeout { after }) if after == timeout),
+                        matches!(error, Err(Error::Timeout { after, .. }) if after == timeout),
                         "{error:?}"
                     );
                 }

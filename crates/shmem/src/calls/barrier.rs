@@ -1,7 +1,7 @@
 //! Split-phase barriers, an extension.
 
 use crate::state::handle::{Barrier, Table, Team};
-use crate::state::{check_result, die, get as state, or_die};
+use crate::state::{check_result, die, fail, get as state, or_die};
 use std::ffi::c_int;
 
 /// The table of barriers. It is static because most of its pages are never touched.
@@ -25,7 +25,7 @@ pub unsafe fn create(call: &'static str, team: Team, barrier: *mut Barrier) -> c
             Ok(made) => ALL.insert(made),
             // All members get this error alike.
             Err(memonet_core::Error::TooMany { .. }) => None,
-            Err(error) => die(call, error),
+            Err(error) => fail(call, error),
         },
     };
     // SAFETY: the program's variable.

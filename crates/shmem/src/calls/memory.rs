@@ -3,7 +3,7 @@
 
 use crate::state::environment::{self, ENV_LIMIT};
 use crate::state::lock::lock;
-use crate::state::{State, die, get, or_die};
+use crate::state::{State, die, fail, get, or_die};
 use memonet_core::Error;
 use memonet_core::unstable::launch::parse_size;
 use std::ffi::{c_long, c_void};
@@ -82,7 +82,7 @@ fn allocate_instead(
             tell_once(state, call, error);
             std::ptr::null_mut()
         }
-        Err(error) => die(call, error),
+        Err(error) => fail(call, error),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory under release consistency, an extension.
 
 use crate::state::handle::{Region, Table};
-use crate::state::{State, check_result, die, get as state, or_die};
+use crate::state::{State, check_result, die, fail, get as state, or_die};
 use memonet_core::Error;
 use memonet_core::dsm::{self, Placement, RegionOptions};
 use std::ffi::{c_int, c_void};
@@ -48,7 +48,7 @@ pub unsafe fn create(
         Ok(made) => ALL.insert(made),
         // All PEs get these errors alike.
         Err(Error::TooMany { .. } | Error::OutOfMemory { .. }) => None,
-        Err(error) => die(call, error),
+        Err(error) => fail(call, error),
     };
     // SAFETY: the program's variable.
     unsafe { *region = Region(handle.unwrap_or(0)) };

@@ -2,7 +2,7 @@
 
 use crate::state::handle::{Team, TeamConfig};
 use crate::state::teams::{ALL, Made, get, made};
-use crate::state::{check_result, contexts, die, get as state};
+use crate::state::{check_result, contexts, die, fail, get as state};
 use memonet_core::Error;
 use std::ffi::{c_int, c_long, c_void};
 
@@ -158,7 +158,7 @@ pub unsafe fn split_2d(
 /// that only some members get ends the job.
 fn refused(call: &'static str, error: Error) -> c_int {
     match error {
-        Error::PeerFailed { .. } | Error::System { .. } => die(call, error),
+        Error::PeerFailed { .. } | Error::System { .. } => fail(call, error),
         _ => -1,
     }
 }

@@ -2,7 +2,7 @@
 //! stray store by another PE faults at that PE, and the memory stays as it is.
 
 use crate::state::handle::{Right, Table, Window};
-use crate::state::{State, check_result, die, get as state, or_die};
+use crate::state::{State, check_result, die, fail, get as state, or_die};
 use memonet_core::{Access, Error};
 use std::ffi::{c_int, c_void};
 
@@ -54,7 +54,7 @@ pub unsafe fn create(
         Ok(made) => ALL.insert(made),
         // All PEs get these errors alike.
         Err(Error::TooMany { .. } | Error::OutOfMemory { .. }) => None,
-        Err(error) => die(call, error),
+        Err(error) => fail(call, error),
     };
     // SAFETY: the program's variable.
     unsafe { *window = Window(handle.unwrap_or(0)) };
@@ -71,7 +71,7 @@ pub unsafe fn local(call: &'static str, window: Window) -> *mut c_void {
 fn report(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
     match result {
         Ok(()) => 0,
-        Err(error @ (Error::PeerFailed { .. } | Error::System { .. })) => die(call, error),
+        Err(error @ (Error::PeerFailed { .. } | Error::System { .. })) => fail(call, error),
         Err(error) => {
             if state.check {
                 eprintln!("memonet: PE {}: {call}: {error}", state.job.pe());

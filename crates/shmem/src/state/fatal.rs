@@ -38,6 +38,14 @@ pub fn die(call: &'static str, why: impl Display) -> ! {
 pub fn or_die<R>(call: &'static str, result: memonet_core::Result<R>) -> R {
     match result {
         Ok(value) => value,
-        Err(error) => die(call, error),
+        Err(error) => fail(call, error),
     }
+}
+
+/// Ends the job because of an error. The message names the C function, not the one that it stands
+/// on.
+#[cold]
+#[inline(never)]
+pub fn fail(call: &'static str, error: memonet_core::Error) -> ! {
+    die(call, error.of_call(None))
 }

@@ -18,5 +18,5 @@ mod statics;
 pub mod teams;
 
 pub use argument::{bytes, check_result};
-pub use fatal::{die, or_die};
+pub use fatal::{die, fail, or_die};
 pub use library::{State, current, get, join, set_current};

@@ -26,6 +26,20 @@ fn oshrun_runs_what_oshcc_makes() {
 }
 
 #[test]
+fn manual_pages_and_completions_lie_where_they_are_looked_for() {
+    for (file, says) in [
+        ("man/man1/memonet-run.1", "hostfile"),
+        ("man/man1/oshrun.1", ".so man1/memonet-oshrun.1"),
+        ("bash-completion/completions/memonet", "doctor"),
+        ("zsh/site-functions/_memonet", "doctor"),
+        ("fish/vendor_completions.d/memonet.fish", "doctor"),
+    ] {
+        let text = std::fs::read_to_string(PREFIX.join("share").join(file)).expect(file);
+        assert!(text.contains(says), "{file}: {text}");
+    }
+}
+
+#[test]
 fn pkg_config_knows_it() {
     if !has("pkg-config") {
         return;

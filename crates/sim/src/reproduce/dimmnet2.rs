@@ -87,7 +87,7 @@ fn library(machine: &str) -> Result<Library, Error> {
         let whole = window.span(0..WORDS)?;
         let mut channel = job.multicast::<u64>(0, &[1, 2, 3], MulticastOptions::new())?;
         let data = vec![1; WORDS];
-        job.world().broadcast(0, whole, whole)?;
+        job.world().broadcast_into(0, whole, whole)?;
         let timed =
             |way: &mut dyn FnMut() -> memonet_core::Result<()>| -> memonet_core::Result<f64> {
                 job.barrier()?;
@@ -107,7 +107,7 @@ fn library(machine: &str) -> Result<Library, Error> {
                 0 => channel.publish(&data),
                 _ => channel.recv(&mut Vec::new()),
             })?,
-            broadcast: timed(&mut || job.world().broadcast(0, whole, whole))?,
+            broadcast: timed(&mut || job.world().broadcast_into(0, whole, whole))?,
         })
     };
     let times = run_on(&Machine::load(machine)?, NODES, &Options::default(), program)?.results;

@@ -17,7 +17,7 @@ pub struct Published {
 fn document() -> &'static Document<String> {
     static DOCUMENT: OnceLock<Document<String>> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
-        let text = include_str!("../../../../data/published.toml");
+        let text = include_str!("../../data/published.toml");
         Document::parse(text.to_owned())
             .expect("the file that is built in is TOML: a test reads it")
     })

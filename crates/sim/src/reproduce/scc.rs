@@ -84,10 +84,10 @@ fn collective(machine: &str, nodes: usize, what: Goal) -> Result<f64, Error> {
             job.compute(MILLISECOND - Host::here().now().0 / 1000 % MILLISECOND);
             moments.push(Host::here().now());
             match what {
-                Goal::Broadcast => world.broadcast(0, to, from),
-                Goal::Reduce => world.reduce(Sum, 0, to, from),
-                Goal::AllReduce => world.all_reduce(Sum, to, from),
-                Goal::Scan => world.scan(Sum, to, from),
+                Goal::Broadcast => world.broadcast_into(0, to, from),
+                Goal::Reduce => world.reduce_into(Sum, 0, to, from),
+                Goal::AllReduce => world.all_reduce_into(Sum, to, from),
+                Goal::Scan => world.scan_into(Sum, to, from),
             }
             .expect(ALL);
             moments.push(Host::here().now());

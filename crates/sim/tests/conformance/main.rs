@@ -74,6 +74,7 @@ of_the_core!(
     strided "../../../core/tests/conformance/strided.rs",
     teams "../../../core/tests/conformance/teams.rs",
     transfers "../../../core/tests/conformance/transfers.rs",
+    values "../../../core/tests/conformance/values.rs",
     waits "../../../core/tests/conformance/waits.rs",
     windows "../../../core/tests/conformance/windows.rs",
     words "../../../core/tests/conformance/words.rs",

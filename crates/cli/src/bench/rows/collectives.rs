@@ -31,7 +31,7 @@ fn broadcast_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let times = (BYTES_PER_TURN / row.size).clamp(LEAST, MOST);
     let mut contenders = vec![Contender::library(|| {
         timed(job, times, || {
-            job.world().broadcast(0, target, source)?;
+            job.world().broadcast_into(0, target, source)?;
             Ok(job.barrier()?)
         })
     })];
@@ -62,7 +62,7 @@ fn all_reduce_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let words = job.window::<u64>(2)?;
     let (to, from) = (words.span(0..1)?, words.span(1..2)?);
     let mut contenders = vec![Contender::library(|| {
-        timed(job, MOST, || Ok(job.world().all_reduce(Sum, to, from)?))
+        timed(job, MOST, || Ok(job.world().all_reduce_into(Sum, to, from)?))
     })];
     contenders.push(Contender::limit("barrier", move || timed(job, MOST, || Ok(job.barrier()?))));
     bench.interleave(row, &mut contenders)

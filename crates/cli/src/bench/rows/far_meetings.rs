@@ -27,7 +27,7 @@ pub fn all_reduce(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let words = job.window::<u64>(2)?;
     let (to, from) = (words.span(0..1)?, words.span(1..2)?);
-    against_one_message(bench, rows, |_, _| Ok(job.world().all_reduce(Sum, to, from)?))
+    against_one_message(bench, rows, |_, _| Ok(job.world().all_reduce_into(Sum, to, from)?))
 }
 
 /// Broadcasts whose roots are PE 0 and the first PE of the second host in turns: none begins before
@@ -42,7 +42,7 @@ pub fn broadcast(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let roots = [0, bench.far_peer().unwrap_or(0)];
     against_one_message(bench, rows, |row, number| {
         let (target, source) = (to.span(0..row.size)?, from.span(0..row.size)?);
-        Ok(job.world().broadcast(roots[number % roots.len()], target, source)?)
+        Ok(job.world().broadcast_into(roots[number % roots.len()], target, source)?)
     })
 }
 

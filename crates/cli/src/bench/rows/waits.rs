@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use memonet::{Cmp, SignalOp};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::bench::raw;
 use crate::bench::row::Row;
@@ -118,6 +119,61 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                     }
                     raw::futex_wait(door, seen);
                 }
+            }));
+        }
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
+/// Microseconds from a signal until a program that polls the descriptor of an event has the value.
+pub fn event(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    let job = bench.job;
+    let (window, doors) = (job.window::<u64>(1)?, job.window::<u32>(1)?);
+    let mut event = window.event(0, Cmp::Gt, 0)?;
+    let near = window.near_ptr(1, 0).zip(doors.near_ptr(1, 0));
+    // SAFETY: words of windows that live to the end of this function. Memonet accesses the first as
+    // 64 bits, the second not at all.
+    let (own, door) = unsafe { (raw::word(window.local_ptr()), raw::half_word(doors.local_ptr())) };
+    for row in rows {
+        let mut contenders = vec![Contender::library(|| {
+            let last = window.read(0);
+            event.arm(Cmp::Gt, last)?;
+            job.barrier()?;
+            if job.pe() == WAKER {
+                std::thread::sleep(SHORT_WAIT);
+                window.signal(1, 0, SignalOp::Set, now_ns())?;
+                return Ok(Vec::new());
+            }
+            poll(&mut [PollFd::new(&event, PollFlags::IN)], None)?;
+            let sent = event.result()?.expect("it is readable");
+            Ok(vec![now_ns().saturating_sub(sent) as f64 / 1e3])
+        })];
+        if let Some((word, there)) = near {
+            contenders.push(Contender::limit("futex wake, eventfd and poll", move || {
+                let (last, seen) = (own.load(Ordering::Acquire), door.load(Ordering::SeqCst));
+                job.barrier()?;
+                if job.pe() == WAKER {
+                    std::thread::sleep(SHORT_WAIT);
+                    // SAFETY: the same words of the windows' parts of the peer.
+                    let (word, door) = unsafe { (raw::word(word), raw::half_word(there)) };
+                    word.store(now_ns(), Ordering::Release);
+                    door.fetch_add(1, Ordering::SeqCst);
+                    raw::futex_wake(door, 1);
+                    return Ok(Vec::new());
+                }
+                let ready = eventfd(0, EventfdFlags::CLOEXEC)?;
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        while own.load(Ordering::Acquire) <= last {
+                            raw::futex_wait(door, seen);
+                        }
+                        rustix::io::write(&ready, &1u64.to_ne_bytes()).expect("room for a 1");
+                    });
+                    poll(&mut [PollFd::new(&ready, PollFlags::IN)], None)?;
+                    let sent = own.load(Ordering::Acquire);
+                    Ok(vec![now_ns().saturating_sub(sent) as f64 / 1e3])
+                })
             }));
         }
         bench.interleave(row, &mut contenders)?;

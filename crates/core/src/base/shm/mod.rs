@@ -50,10 +50,19 @@ pub(crate) use imp::{compiler_fence, full_fence, light_fence, pause, prefetch_to
 pub(crate) use threads::alone;
 
 /// Plain data: any bytes are a valid value, no padding, no interior mutability. What windows may
-/// hold. A program's own structures are with
-/// `#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]`, of which the crate `zerocopy` (0.8)
-/// has the last three.
+/// hold: numbers, arrays of plain data, and a program's own structures with the attribute
+/// `memonet::plain`.
+///
+/// The attribute stands for `#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]`, of which the
+/// crate `zerocopy` (0.8) has the last three, and which a program may write itself.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not plain data, which other PEs may read and write as bytes",
+    label = "not plain data",
+    note = "write `#[memonet::plain]` before a structure whose fields are numbers, arrays and other plain structures, without gaps between them",
+    note = "references, `Vec`, `String`, `Box`, `bool`, `char` and enumerations are never plain: use indices, arrays and numbers instead"
+)]
 pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
+#[diagnostic::do_not_recommend]
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
 
 mod sealed {

@@ -1,6 +1,7 @@
 //! Guards of ranges of a region.
 
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use std::ops::Range;
 
 use super::Region;
@@ -12,12 +13,16 @@ pub struct Reading<'a, T: Plain> {
     pub(super) base: Option<*mut T>,
 }
 
+shows!([T: Plain] Reading<'_, T> as "Reading", |it| region = it.region, range = it.range);
+
 /// A guard of a [`Region`] to read and write a range. Indices are those of the region.
 pub struct Writing<'a, T: Plain> {
     pub(super) region: &'a Region<T>,
     pub(super) range: Range<usize>,
     pub(super) base: Option<*mut T>,
 }
+
+shows!([T: Plain] Writing<'_, T> as "Writing", |it| region = it.region, range = it.range);
 
 // SAFETY: the base leads into a mapping that the region keeps, and is accessed only through
 // `crate::base::shm`, which any thread may use.

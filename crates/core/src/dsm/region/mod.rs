@@ -72,6 +72,7 @@ pub use guards::{Reading, Writing};
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
+use crate::base::shows;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
@@ -182,6 +183,8 @@ pub struct Region<T> {
     element: PhantomData<fn(T) -> T>,
 }
 
+shows!([T] Region<T> as "Region", |it| element = std::any::type_name::<T>(), len = it.len, page = it.page);
+
 impl<T: Plain> Region<T> {
     /// Makes a region of `len` elements with the default options. *Collective.*
     ///
@@ -219,7 +222,7 @@ impl<T: Plain> Region<T> {
                 ));
             }
             let (index, size) = (len, size_of::<T>());
-            size_for(bytes, page, options.checked).ok_or(Error::Overflow { index, size })
+            size_for(bytes, page, options.checked).ok_or(Error::Overflow { index, size, call: None })
         });
         // The error must reach the other PEs, which would wait for this one.
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
@@ -421,6 +424,7 @@ impl<T: Plain> Region<T> {
                 index: range.start,
                 count: range.end - range.start,
                 len: self.len,
+                call: None,
             });
         }
         let pages = self.pages_of(range);

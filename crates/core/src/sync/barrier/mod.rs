@@ -42,6 +42,7 @@ use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::BarrierSlot;
 use crate::base::settings::ENV_BARRIER;
 use crate::base::shm;
+use crate::base::shows;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -298,6 +299,8 @@ pub struct Barrier {
     /// The slot is never used again.
     lost: AtomicBool,
 }
+
+shows!([] Barrier as "Barrier", |it| members = it.slot.members, algorithm = it.algorithm, phase = it.phase());
 
 impl Barrier {
     /// A barrier in `slot`, whose words are zero at every member. `ended` says how many teams and
@@ -670,6 +673,8 @@ impl Drop for Whole<'_> {
 pub struct Arrival<'a> {
     barrier: &'a Barrier,
 }
+
+shows!([] Arrival<'_> as "Arrival", |it| barrier = it.barrier);
 
 impl Arrival<'_> {
     /// Whether every member has arrived.
