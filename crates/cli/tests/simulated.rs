@@ -252,14 +252,16 @@ fn a_run_repeats_itself_elsewhere() {
     }
 }
 
+/// A PE has one CPU, and its threads share it.
 #[test]
-fn computing_takes_its_cpu_time_when_asked_to() {
-    for (options, from, to) in
-        [(&["-n", "1"][..], 0, 1), (&["-n", "1", "--cpu-scale", "3"], 600, 700)]
+fn computing_takes_the_cpu_time_of_all_threads_when_asked_to() {
+    let scaled = &["-n", "1", "--cpu-scale", "3"][..];
+    for (options, threads, expected) in
+        [(&["-n", "1"][..], "1", 0..1), (scaled, "1", 600..700), (scaled, "4", 600..700)]
     {
-        let text = printed("rdma-100g", options, &["compute"]);
+        let text = printed("rdma-100g", options, &["compute", threads]);
         let millis: u64 = text.trim().parse().unwrap();
-        assert!((from..to).contains(&millis), "{options:?}: {millis} ms");
+        assert!(expected.contains(&millis), "{options:?}, {threads} threads: {millis} ms");
     }
 }
 

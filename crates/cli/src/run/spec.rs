@@ -154,8 +154,8 @@ pub struct Simulated {
     /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
     #[arg(long, value_name = "FILE", requires = "machine")]
     pub trace: Option<PathBuf>,
-    /// Let computing take its CPU time on this machine, times this factor [default: no time]. Such
-    /// runs are not repeatable
+    /// Let computing take its CPU time on this machine, times this factor [default: no time]. The
+    /// threads of a PE share one CPU, so their times add up. Such runs are not repeatable
     #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]
     pub cpu_scale: Option<f64>,
     /// Treat a PE that runs for this long without a call as an error [default: 10]

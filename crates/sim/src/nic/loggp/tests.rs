@@ -18,8 +18,8 @@ fn put(to: u32, offset: u64, len: usize) -> HostOp {
     HostOp::Put { to: at(to, offset), data, signal: None, reuse: true }
 }
 
-/// A long message moves at the rate of the slowest part of its way, the CPU that copies or the link:
-/// while one packet is copied, the one before travels.
+/// A long message moves at the rate of the slowest part of its way, the CPU that copies or the
+/// link: while one packet is copied, the one before travels.
 #[test]
 fn packets_leave_as_they_are_pushed() {
     for name in ["memory-channel-2", "pci-sci", "gigabit-ethernet-udp"] {
