@@ -139,6 +139,10 @@ fn start(spec: Spec) -> Result<Outcome> {
         options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
+    let mpi = mpi::find(&images, &programs);
+    if let Some(found) = mpi.as_ref().filter(|_| options.simulated.machine.is_some()) {
+        bail!(found.refusal());
+    }
     let plan = machine::plan(&options.simulated)?;
     let binding = match plan {
         Some(_) => binding::simulated(options.bind),
@@ -167,8 +171,8 @@ fn start(spec: Spec) -> Result<Outcome> {
     if let Some(note) = note {
         supervisor.say(&note);
     }
-    if let Some(warning) = mpi::warning(&images, &programs) {
-        supervisor.say(&warning);
+    if let Some(found) = mpi {
+        supervisor.say(&found.warning());
     }
     if options.verbose {
         supervisor.say(&binding.describe(0, npes));

@@ -12,6 +12,8 @@ pub struct Machine {
     pub(super) kind: String,
     pub(super) kind_line: usize,
     pub(super) variants: Vec<String>,
+    /// The one that this machine is.
+    pub(super) variant: Option<String>,
     /// The parameters, by key with sections: `nic.overhead`.
     pub(super) parameters: BTreeMap<String, Parameter>,
     /// The lines on which the outermost sections begin, for those that have such a line.
@@ -37,6 +39,11 @@ impl Machine {
     /// The variants that the machine's file has.
     pub fn variants(&self) -> &[String] {
         &self.variants
+    }
+
+    /// The variant that this machine is, if its name has one.
+    pub fn variant(&self) -> Option<&str> {
+        self.variant.as_deref()
     }
 
     /// All parameters by key.

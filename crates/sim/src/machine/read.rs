@@ -120,7 +120,8 @@ pub(super) fn parse(
         }
         name = format!("{name}/{variant}");
     }
-    Ok(Machine { name, summary, kind, kind_line, variants, parameters, sections })
+    let variant = variant.map(str::to_owned);
+    Ok(Machine { name, summary, kind, kind_line, variants, variant, parameters, sections })
 }
 
 impl Reader<'_> {
