@@ -16,6 +16,7 @@ pub use crate::parts::Counts;
 use crate::parts::{Flight, Landing, Parts};
 use crate::time::Ps;
 use crate::trace::{Place, Recorder};
+use crate::usage::LinkUsage;
 
 impl Machine {
     /// Finds mistakes that show when the machine is built, here for two PEs.
@@ -79,6 +80,11 @@ impl World {
     /// What has been counted.
     pub fn counts(&self) -> Counts {
         self.parts.counts
+    }
+
+    /// What went over the links.
+    pub(crate) fn links(&self) -> Vec<LinkUsage> {
+        self.parts.network.links()
     }
 
     /// Packets on their way.

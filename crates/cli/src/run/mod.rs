@@ -144,6 +144,7 @@ fn start(spec: Spec) -> Result<Outcome> {
         bail!(found.refusal());
     }
     let plan = machine::plan(&options.simulated)?;
+    let report = plan.as_ref().map(machine::Plan::report);
     let binding = match plan {
         Some(_) => binding::simulated(options.bind),
         None => binding::plan(npes, options.bind)?,
@@ -192,6 +193,7 @@ fn start(spec: Spec) -> Result<Outcome> {
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let outcome = supervisor.watch(&mut starts)?;
     if let Some(stats) = stats {
+        eprint!("{}", report.as_ref().map_or("", machine::Report::text));
         eprint!("{}", stats::table(&stats.lines()?));
     }
     Ok(outcome)

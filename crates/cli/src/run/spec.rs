@@ -60,7 +60,8 @@ pub struct Options {
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub environment: Vec<(String, String)>,
     /// At the end, print how often each PE used its shared objects (`memonet::dsm`), and how much
-    /// they moved
+    /// they moved. On a simulated machine, first the time of the run, each PE's time, calls and
+    /// bytes, and the busiest links
     #[arg(long)]
     pub stats: bool,
     /// Print the CPUs and the process id of each PE
