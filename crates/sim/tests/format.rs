@@ -108,3 +108,19 @@ fn the_example_is_a_machine() {
         Machine::parse("mine.toml", text, variant).and_then(|machine| machine.check()).unwrap();
     }
 }
+
+/// Whatever a machine cites is in the table of sources, and whatever is there is cited.
+#[test]
+fn sources_are_documented() {
+    let document = include_str!("../../../docs/sources.md");
+    let known: BTreeSet<_> =
+        document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let mut cited = BTreeSet::new();
+    for (name, text) in BUILT_IN {
+        for source in text.split(" source = \"").skip(1) {
+            let found = known.iter().find(|&&known| source.starts_with(known));
+            cited.insert(*found.unwrap_or_else(|| panic!("{name} cites {source:.60}")));
+        }
+    }
+    assert_eq!(cited, known);
+}
