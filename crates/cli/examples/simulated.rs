@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             "deadlock" => deadlock(&job),
             "die" => die(&job, &argument),
             "work" => work(&job),
-            "compute" => compute(&job),
+            "compute" => compute(&job, number()),
             "hostile" => hostile(&job, number()),
             "vandal" => vandal(&job, number()),
             "children" => children(),
@@ -425,19 +425,24 @@ fn work(job: &Job) -> Result<()> {
 }
 
 /// Says what a fifth of a second of CPU time takes.
-fn compute(job: &Job) -> Result<()> {
+/// Computes for 200 ms of CPU time, shared out among so many threads.
+fn compute(job: &Job, threads: u64) -> Result<()> {
     let cpu = || {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the kernel writes to this stack frame. By number: the program's clocks show the
         // machine's time.
         unsafe {
-            libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time)
+            libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time)
         };
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     };
+    let share = || {
+        let real = cpu();
+        while cpu() - real < Duration::from_millis(200 / threads) {}
+    };
     job.barrier()?;
-    let (start, real) = (Instant::now(), cpu());
-    while cpu() - real < Duration::from_millis(200) {}
+    let start = Instant::now();
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(share))));
     job.quiet()?;
     println!("{}", start.elapsed().as_millis());
     Ok(())

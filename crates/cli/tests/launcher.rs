@@ -587,6 +587,12 @@ fn a_program_of_mpi_is_told_how_it_should_be_started() {
             && stderr.contains("`mpiexec -n 3`"),
         "{stderr}"
     );
+    // A simulated machine has no MPI at all.
+    let ended = run(&["--machine", "rdma-100g", "-n", "3", &mpi]);
+    assert_eq!((ended.status, ended.stderr.lines().count()), (1, 1), "{ended:?}");
+    for part in ["program is linked with MPI (libmpi.so.40)", "no MPI", "OpenSHMEM", "--machine"] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
     // One is what MPI takes it for.
     for alone in [&["-n", "1", mpi.as_str()][..], &["-n", "1", &mpi, ":", "-n", "2", "true"]] {
         assert_eq!(run(alone).stderr, "", "{alone:?}");

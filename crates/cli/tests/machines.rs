@@ -47,6 +47,58 @@ fn a_wrong_name_is_told_before_anything_is_measured() {
     }
 }
 
+/// A file that cannot be a machine is refused, in whichever of its variants the mistake is.
+#[test]
+fn a_file_that_is_shown_is_checked() {
+    let text = include_str!("../../../machines/gigabit-ethernet-udp.toml");
+    let variant =
+        "\n[variant.wide]\nnic.packet = { value = 1, unit = \"GiB\", assumed = \"a test\" }\n";
+    let mistakes = [
+        (text.replace("gap = ", "gapp = "), "nic.gap is missing"),
+        (
+            format!("{text}\n[nic.more]\nwings = {{ value = 2, assumed = \"a test\" }}\n"),
+            "nic.more.wings is unknown",
+        ),
+        (text.replace("\"star\"", "\"chain\""), "topology.shape is chain"),
+        (format!("{text}{variant}"), "mine.toml/wide, line"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let path = path.to_str().unwrap();
+    for (text, says) in mistakes {
+        std::fs::write(path, &text).unwrap();
+        let output = machines(&["show", path]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(says), "{says}: {output:?}");
+    }
+    std::fs::write(path, text).unwrap();
+    assert!(stdout(&machines(&["show", path])).contains("nic.send_overhead"));
+}
+
+/// Each name in the list is that of a machine that runs.
+#[test]
+fn the_list_has_machines_that_run() {
+    let listed = machines(&[]);
+    let names = stdout(&listed).lines().filter(|line| !line.starts_with(' '));
+    let variants = stdout(&listed).lines().filter_map(|line| line.strip_prefix("    variants: "));
+    let mut runs = 0;
+    for name in names.chain(variants.flat_map(|line| line.split(", "))) {
+        let machine = Machine::load(name).unwrap();
+        run(&machine, 2, &Options::default(), |_| ()).unwrap_or_else(|error| panic!("{error}"));
+        runs += 1;
+    }
+    assert!(runs > 20, "{runs}");
+}
+
+/// What the variants of a file share can be shown, and is not taken for a machine.
+#[test]
+fn what_is_no_machine_without_a_variant_says_so() {
+    let shown = machines(&["show", "dimmnet-1"]);
+    let text = stdout(&shown);
+    assert!(text.contains("runs only as a variant: dimmnet-1/A, dimmnet-1/B"), "{text}");
+    assert!(!stdout(&machines(&["show", "dimmnet-1/D"])).contains("runs only"));
+}
+
 #[test]
 fn the_built_in_ones_are_explained() {
     assert!(stdout(&machines(&[])).contains("memory-channel-2"));

@@ -252,15 +252,43 @@ fn a_run_repeats_itself_elsewhere() {
     }
 }
 
+/// A PE has one CPU, and its threads share it.
 #[test]
-fn computing_takes_its_cpu_time_when_asked_to() {
-    for (options, from, to) in
-        [(&["-n", "1"][..], 0, 1), (&["-n", "1", "--cpu-scale", "3"], 600, 700)]
+fn computing_takes_the_cpu_time_of_all_threads_when_asked_to() {
+    let scaled = &["-n", "1", "--cpu-scale", "3"][..];
+    for (options, threads, expected) in
+        [(&["-n", "1"][..], "1", 0..1), (scaled, "1", 600..700), (scaled, "4", 600..700)]
     {
-        let text = printed("rdma-100g", options, &["compute"]);
+        let text = printed("rdma-100g", options, &["compute", threads]);
         let millis: u64 = text.trim().parse().unwrap();
-        assert!((from..to).contains(&millis), "{options:?}: {millis} ms");
+        assert!(expected.contains(&millis), "{options:?}, {threads} threads: {millis} ms");
     }
+}
+
+/// The report repeats itself, as all of a run does, and comes also when the job fails.
+#[test]
+fn the_report_says_what_a_run_has_used() {
+    let options = ["-n", "2", "--stats"];
+    let ended = on("rdma-100g", &options, &["ping-pong", "50"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<_> = ended.stderr.lines().map(words).collect();
+    let first = ["memonet:", "machine", "rdma-100g:", "2", "PEs", "took"];
+    assert_eq!(rows[0][..6], first, "{ended:?}");
+    let number = |row: &[String], column: usize| row[column].parse::<f64>().unwrap();
+    let took = number(&rows[0], 6);
+    for (pe, row) in rows[2..4].iter().enumerate() {
+        assert_eq!(row[1], pe.to_string());
+        let [computing, calling, waiting, calls] = [2, 3, 4, 5].map(|column| number(row, column));
+        assert_eq!(computing, 0.0, "{ended:?}");
+        assert!(calling > 0.0 && waiting > calling && calling + waiting < took + 0.01, "{ended:?}");
+        assert!(calls >= 50.0, "{ended:?}");
+    }
+    assert_eq!(rows[4][1..], ["busiest", "links", "busy", "bytes", "packets"], "{ended:?}");
+    assert_eq!(rows.len(), 5 + 4 + 1, "two links in each direction, shared objects: {ended:?}");
+    assert_eq!(on("rdma-100g", &options, &["ping-pong", "50"]).stderr, ended.stderr);
+    let ended = on("rdma-100g", &["-n", "3", "--stats"], &["deadlock"]);
+    assert!(ended.stderr.contains("machine rdma-100g: 3 PEs took"), "{ended:?}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::packet::Destination;
 use crate::program::{Panic, Program, Ran};
 pub use crate::program::{Reply, Request};
 use crate::time::Ps;
+use crate::usage::{PeUsage, Usage};
 use crate::world::{Happened, Wake, World};
 use memonet_core::unstable::fabric::Awaited;
 
@@ -81,8 +82,9 @@ struct Actor {
     poll_interval: Ps,
     /// When the first look of the PE's wait began.
     waits_since: Ps,
-    /// Number of the PE's calls so far.
+    /// Number of the PE's calls so far, wrapping.
     calls: u32,
+    usage: PeUsage,
     /// Number of the PE's parkings so far. It tells an old deadline from a new one.
     parkings: u32,
 }
@@ -107,8 +109,21 @@ pub(crate) struct Engine<'a, P> {
     vain_looks: u32,
     panic: Option<Panic>,
     failed: Option<Error>,
+    /// When the first program began.
+    begin: Ps,
     /// When the last program ended.
     end: Ps,
+}
+
+/// A run that is over.
+pub(crate) struct Finished {
+    /// The world as the programs left it.
+    pub(crate) world: World,
+    pub(crate) usage: Usage,
+    /// The first panic.
+    pub(crate) panic: Option<Panic>,
+    /// The error, if not all programs ended.
+    pub(crate) result: Result<(), Error>,
 }
 
 impl<'a, P: Program> Engine<'a, P> {
@@ -121,9 +136,11 @@ impl<'a, P: Program> Engine<'a, P> {
             poll_interval: Ps::ZERO,
             waits_since: Ps::ZERO,
             calls: 0,
+            usage: PeUsage::default(),
             parkings: 0,
         };
         Engine {
+            begin: world.now(),
             world,
             actors: programs.iter().map(|_| actor()).collect(),
             left: programs.len(),
@@ -140,11 +157,34 @@ impl<'a, P: Program> Engine<'a, P> {
         }
     }
 
-    /// Runs all programs to their ends. Returns the world as they left it, the time at which the
-    /// last program ended, the first panic, and the error if not all ended.
-    pub(crate) fn run(mut self) -> (World, Ps, Option<Panic>, Result<(), Error>) {
+    /// Runs all programs to their ends.
+    pub(crate) fn run(mut self) -> Finished {
         let result = self.run_all();
-        (self.world, self.end, self.panic, result)
+        if result.is_err() {
+            self.end = self.end.max(self.world.now());
+            for pe in 0..self.actors.len() {
+                self.account(pe, self.end);
+            }
+        }
+        let usage = Usage {
+            begin: self.begin,
+            end: self.end,
+            pes: self.actors.iter().map(|actor| actor.usage).collect(),
+            links: self.world.links(),
+        };
+        Finished { world: self.world, usage, panic: self.panic, result }
+    }
+
+    /// Adds the time since the PE has last run, until `at`, to what it was spent for.
+    fn account(&mut self, pe: usize, at: Ps) {
+        let actor = &mut self.actors[pe];
+        let time = at.since(actor.at);
+        match actor.state {
+            State::New | State::Ended | State::Ahead(_) => {}
+            State::Calling => actor.usage.calling += time,
+            State::Looking | State::Parked { .. } => actor.usage.waiting += time,
+            State::Computing => actor.usage.computing += time,
+        }
     }
 
     fn run_all(&mut self) -> Result<(), Error> {
@@ -258,13 +298,16 @@ impl<'a, P: Program> Engine<'a, P> {
 
     /// Runs a PE on, at `at` by its own time, until it waits for something.
     fn resume(&mut self, pe: Pe, mut at: Ps, mut answer: Answer) {
+        self.account(pe.index(), at);
         loop {
             self.actors[pe.index()].at = at;
             let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
             self.hear_of_departures();
             if let Ran::Asks(_, spent) = ran {
                 at += spent;
-                self.actors[pe.index()].at = at;
+                let actor = &mut self.actors[pe.index()];
+                actor.at = at;
+                actor.usage.computing += spent;
             }
             let ended = match ran {
                 Ran::Asks(request, _) if at > self.world.now() => {
@@ -315,6 +358,7 @@ impl<'a, P: Program> Engine<'a, P> {
         match request {
             Request::Host(what) => {
                 actor.state = State::Calling;
+                actor.usage.called(&what);
                 // News from its own NIC wakes a PE, as a change of its memory does.
                 actor.asked |= !matches!(
                     what,

@@ -27,7 +27,7 @@
 //! | the machine | `world`, `agent`, `nic/` | events to NICs; software for what hardware lacks; the kinds |
 //! | its inside | `cx`, `parts`, `network`, `memory` | what a NIC may do; packets under way; links and switches; segments |
 //! | ways in | `fabric`, `coroutine`, `stacks`, `program` | a PE's calls as requests; PEs as coroutines; what programs and the engine pass |
-//! | words | `events`, `host`, `error`, `trace/`, `machine/` | what is due and what has happened; calls; stages; where every number is from |
+//! | words | `events`, `host`, `error`, `trace/`, `usage`, `machine/` | what is due and what has happened; calls; stages; what a run has used; where every number is from |
 //! | ground | `packet`, `op`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
 //!
 //! And what passes from a program to the machine and back:
@@ -136,6 +136,7 @@ mod stacks;
 mod testing;
 pub mod time;
 pub mod trace;
+mod usage;
 pub mod world;
 
 pub use error::Error;
@@ -143,3 +144,4 @@ pub use machine::Machine;
 pub use processes::{Ended, Launcher, Pace, ProcessOptions, run_processes};
 pub use run::{Done, Host, Options, now, run, sleep};
 pub use time::Ps;
+pub use usage::{Carried, LinkUsage, PeUsage, Usage};

@@ -34,6 +34,7 @@ use crate::packet::{Destination, Node};
 use crate::routes::Routes;
 use crate::time::Ps;
 use crate::trace::Place;
+use crate::usage::{Carried, LinkUsage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -45,6 +46,7 @@ pub(crate) struct Channel {
     pub(crate) port: u16,
     pub(crate) rate: Rate,
     pub(crate) free: Ps,
+    pub(crate) carried: Carried,
 }
 
 /// A switch: its ports, and where it sends what.
@@ -270,6 +272,28 @@ impl Network {
         self.nodes
     }
 
+    /// What went over each direction of each link, for those over which something went; the busiest
+    /// first.
+    pub(crate) fn links(&self) -> Vec<LinkUsage> {
+        let nodes = (0..).map(|node| Place::Node(Node(node))).zip(&self.node_out);
+        let switches = self.switches.iter().map(|switch| &switch.out);
+        let switches = (0..).map(Place::Switch).zip(switches);
+        let mut links: Vec<LinkUsage> = Vec::new();
+        for (from, out) in nodes.chain(switches) {
+            for (port, channel) in (0..).zip(out) {
+                let used = channel.as_ref().filter(|channel| channel.carried.packets > 0);
+                links.extend(used.map(|&Channel { to, carried, .. }| LinkUsage {
+                    from,
+                    port,
+                    to,
+                    carried,
+                }));
+            }
+        }
+        links.sort_by_key(|link| std::cmp::Reverse(link.carried.busy));
+        links
+    }
+
     /// Changes an entry of a switch's table: packets to `node` leave by this port from now on.
     /// Without a port they are dropped.
     ///
@@ -426,7 +450,7 @@ impl Switching {
 
 impl Channel {
     fn to(to: Place, port: u16, rate: Rate) -> Channel {
-        Channel { to, port, rate, free: Ps::ZERO }
+        Channel { to, port, rate, free: Ps::ZERO, carried: Carried::default() }
     }
 }
 

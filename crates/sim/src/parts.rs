@@ -154,6 +154,7 @@ impl Parts {
         let end = (start + serial).max(came);
         let hold = if matches!(place, Place::Switch(_)) { switching.port_time } else { Ps::ZERO };
         channel.free = end.max(start + hold);
+        channel.carried.add(serial, wire);
         let (free, to, port_there) = (channel.free, channel.to, channel.port);
         let head = if switching.cut_through {
             start + channel.rate.time(wire.min(switching.head))

@@ -13,7 +13,7 @@
 //! one after the other, time does not run out. A question that fails a check is refused, as a call
 //! that fails. A process that breaks the rules of turns ends the run.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Finished};
 use crate::error::Error;
 use crate::fabric::{Asks, members};
 use crate::host::{Atomic, Pe};
@@ -26,6 +26,7 @@ use crate::rules::Rules;
 use crate::run::{JobMemory, Left};
 use crate::time::Ps;
 use crate::trace::Recorder;
+use crate::usage::Usage;
 use crate::world::World;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::hosted::{Ask, Came, Hosted, Passages};
@@ -97,8 +98,8 @@ pub trait Launcher {
 /// The outcome of a run of processes.
 #[derive(Debug)]
 pub struct Ended {
-    /// When the last process ended.
-    pub end: Ps,
+    /// What the run has used, also when it has failed.
+    pub usage: Usage,
     /// The stages that were recorded.
     pub recorder: Recorder,
     /// The error, if not all processes ended by themselves.
@@ -140,9 +141,9 @@ pub fn run_processes(
         rules: Rules::default(),
         asked: None,
     };
-    let (mut world, end, _, result) =
+    let Finished { mut world, usage, result, .. } =
         Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
-    Ok(Ended { end, recorder: std::mem::take(world.recorder()), result })
+    Ok(Ended { usage, recorder: std::mem::take(world.recorder()), result })
 }
 
 /// The job's memory. A process may give memory back while its own writes to that memory are under

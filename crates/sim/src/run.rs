@@ -1,7 +1,7 @@
 //! Running closures on a machine.
 
 use crate::coroutine::{Port, Task, with_running};
-use crate::engine::{Departures, Engine};
+use crate::engine::{Departures, Engine, Finished};
 use crate::error::Error;
 use crate::fabric::OfCoroutine;
 use crate::host::{Answer, Atomic, Command, HostOp, Pe};
@@ -13,6 +13,7 @@ use crate::program::Request;
 use crate::stacks::stacks;
 use crate::time::Ps;
 use crate::trace::Recorder;
+use crate::usage::Usage;
 use crate::world::{Counts, World};
 use memonet_core::Job;
 use memonet_core::unstable::fabric::FarAddress;
@@ -48,6 +49,8 @@ pub struct Done<R> {
     pub results: Vec<R>,
     /// When the last PE returned.
     pub end: Ps,
+    /// What the run has used.
+    pub usage: Usage,
     /// The stages that were recorded.
     pub recorder: Recorder,
     /// Counts of packets, writes and events.
@@ -94,8 +97,9 @@ pub fn run<R>(
         unsafe { Task::new(stack, Port::new(pe as u32), body) }
     };
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
-    let (mut world, end, panic, ran) = Engine::new(world, tasks, &Left(&hosted)).run();
-    ran?;
+    let Finished { mut world, usage, panic, result } =
+        Engine::new(world, tasks, &Left(&hosted)).run();
+    result?;
     if let Some(panic) = panic {
         std::panic::resume_unwind(panic);
     }
@@ -104,7 +108,8 @@ pub fn run<R>(
         results: results
             .map(|result| result.expect("without a panic, all have ended"))
             .collect::<Result<_, _>>()?,
-        end,
+        end: usage.end,
+        usage,
         counts: world.counts(),
         recorder: std::mem::take(world.recorder()),
     })

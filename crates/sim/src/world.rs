@@ -7,7 +7,7 @@ use crate::events::Event;
 pub use crate::events::{Happened, Wake};
 use crate::host::{HostOp, Polling};
 use crate::machine::{Machine, MachineError};
-use crate::memory::{MAILBOXES, Memory};
+use crate::memory::{MAILBOXES, Memory, PlainMemory};
 use crate::network::Network;
 use crate::nic::{self, Call, Feature, Nic};
 use crate::op::{Op, Pe};
@@ -16,6 +16,17 @@ pub use crate::parts::Counts;
 use crate::parts::{Flight, Landing, Parts};
 use crate::time::Ps;
 use crate::trace::{Place, Recorder};
+use crate::usage::LinkUsage;
+
+impl Machine {
+    /// Finds mistakes that show when the machine is built, here for two PEs.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn check(&self) -> Result<(), MachineError> {
+        World::build(self, 2, 0, Box::new(PlainMemory::new(2, 0))).map(drop)
+    }
+}
 
 /// A machine, built, with a job of one PE on each node.
 pub struct World {
@@ -69,6 +80,11 @@ impl World {
     /// What has been counted.
     pub fn counts(&self) -> Counts {
         self.parts.counts
+    }
+
+    /// What went over the links.
+    pub(crate) fn links(&self) -> Vec<LinkUsage> {
+        self.parts.network.links()
     }
 
     /// Packets on their way.

@@ -4,7 +4,7 @@
 use memonet_core::{Cmp, Delivery, Error as JobError, Job, MulticastOptions};
 use memonet_sim::nic::memory_slot::command::route;
 use memonet_sim::packet::{Destination, Node};
-use memonet_sim::{Done, Error, Host, Machine, Options, now, run};
+use memonet_sim::{Done, Error, Host, Machine, Options, Ps, now, run};
 use std::time::Duration;
 
 fn machine() -> Machine {
@@ -61,6 +61,45 @@ fn a_run_repeats_itself() {
     assert_eq!(timeline(&runs[0]), timeline(&runs[1]));
     assert_eq!(runs[0].end, runs[1].end);
     assert_eq!(runs[0].counts, runs[1].counts);
+}
+
+/// Each PE's time is computing, calls and waits, and nothing else; each byte that was written went
+/// over a link.
+#[test]
+fn what_a_run_has_used_is_all_of_it() {
+    let done = run(&machine(), 3, &Options::default(), |job: Job| {
+        let (window, source) = (job.window::<u8>(4096).unwrap(), [7; 1000]);
+        job.barrier().unwrap();
+        job.compute(10_000 * (1 + job.pe() as u64));
+        if job.pe() == 0 {
+            window.put(1, 0, &source).unwrap();
+            window.get(2, 0, &mut [0; 500]).unwrap();
+            job.quiet().unwrap();
+        }
+        job.barrier().unwrap();
+        now()
+    })
+    .unwrap();
+    let usage = &done.usage;
+    for (pe, end) in usage.pes.iter().zip(&done.results) {
+        let all = pe.computing + pe.calling + pe.waiting;
+        // What follows is the end of the job.
+        assert!(all >= Ps::from_duration(*end) && all <= done.end, "{pe:?} until {end:?}");
+        assert!(pe.waiting > Ps::ZERO, "{pe:?}");
+    }
+    assert_eq!(
+        usage.pes.iter().map(|pe| pe.computing).collect::<Vec<_>>(),
+        [10, 20, 30].map(Ps::us)
+    );
+    assert!(usage.pes[0].written >= 1000 && usage.pes[1].written < 1000, "{usage}");
+    // Making the window takes gets, too.
+    let read = [0, 1, 2].map(|pe| usage.pes[pe].read);
+    assert_eq!([read[0] - read[2], read[1] - read[2]], [500, 0], "{usage}");
+    let packets: u64 = usage.links.iter().map(|link| link.carried.packets).sum();
+    // One switch: each packet goes over two links.
+    assert_eq!(packets, 2 * done.counts.sent, "{usage}");
+    let times: Vec<_> = usage.links.iter().map(|link| link.carried.busy).collect();
+    assert!(times.is_sorted_by(|first, then| first >= then) && times[0] > Ps::ZERO, "{usage}");
 }
 
 #[test]

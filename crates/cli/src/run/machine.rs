@@ -13,14 +13,14 @@ use std::io::BufWriter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use memonet_core::unstable::hosted::{Hosted, Passages};
 use memonet_core::unstable::launch::JobFile;
-use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, run_processes};
+use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::thread::CpuSet;
 
 use super::spec::Simulated;
@@ -134,6 +134,24 @@ pub struct Plan {
     patience: Duration,
     trace: Option<(PathBuf, File)>,
     cpu_scale: Option<f64>,
+    report: Report,
+}
+
+/// What a run on a simulated machine has used. It is there when the run has ended.
+#[derive(Clone, Default)]
+pub struct Report(Arc<OnceLock<String>>);
+
+impl Report {
+    /// The report, with the launcher's name before each line. Nothing for a run that never began.
+    pub fn text(&self) -> &str {
+        self.0.get().map_or("", String::as_str)
+    }
+
+    fn set(&self, machine: &Machine, usage: &Usage) {
+        let text = format!("machine {}: {usage}", machine.name());
+        let lines = text.lines().map(|line| format!("memonet: {line}\n"));
+        self.0.get_or_init(|| lines.collect());
+    }
 }
 
 /// Reads the options.
@@ -153,10 +171,16 @@ pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
         patience: options.patience.unwrap_or(PATIENCE),
         trace: options.trace.as_ref().map(create).transpose()?,
         cpu_scale: options.cpu_scale,
+        report: Report::default(),
     }))
 }
 
 impl Plan {
+    /// Gets the report of the run at its end.
+    pub fn report(&self) -> Report {
+        self.report.clone()
+    }
+
     /// The pages through which PEs communicate with the engine.
     pub fn passages(&self, npes: usize) -> Result<Arc<Passages>> {
         Ok(Arc::new(Passages::create(npes, self.options.seed, self.cpu_scale)?))
@@ -218,6 +242,7 @@ impl Plan {
             let _like_its_pes = NoCycles::begin();
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
         };
+        self.report.set(&self.machine, &ended.usage);
         if let Some((path, file)) = self.trace {
             let mut out = BufWriter::new(file);
             let written = ended

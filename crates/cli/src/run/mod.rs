@@ -139,7 +139,12 @@ fn start(spec: Spec) -> Result<Outcome> {
         options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
+    let mpi = mpi::find(&images, &programs);
+    if let Some(found) = mpi.as_ref().filter(|_| options.simulated.machine.is_some()) {
+        bail!(found.refusal());
+    }
     let plan = machine::plan(&options.simulated)?;
+    let report = plan.as_ref().map(machine::Plan::report);
     let binding = match plan {
         Some(_) => binding::simulated(options.bind),
         None => binding::plan(npes, options.bind)?,
@@ -167,8 +172,8 @@ fn start(spec: Spec) -> Result<Outcome> {
     if let Some(note) = note {
         supervisor.say(&note);
     }
-    if let Some(warning) = mpi::warning(&images, &programs) {
-        supervisor.say(&warning);
+    if let Some(found) = mpi {
+        supervisor.say(&found.warning());
     }
     if options.verbose {
         supervisor.say(&binding.describe(0, npes));
@@ -188,6 +193,7 @@ fn start(spec: Spec) -> Result<Outcome> {
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let outcome = supervisor.watch(&mut starts)?;
     if let Some(stats) = stats {
+        eprint!("{}", report.as_ref().map_or("", machine::Report::text));
         eprint!("{}", stats::table(&stats.lines()?));
     }
     Ok(outcome)

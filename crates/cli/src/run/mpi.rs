@@ -1,6 +1,6 @@
-//! A warning about MPI programs that `memonet run` starts: for MPI, each process is the only one of
-//! its world, so each does the whole work. The libraries that a program's file names show whether
-//! it is linked with MPI.
+//! MPI programs that `memonet run` starts: for MPI, each process is the only one of its world, so
+//! each does the whole work. On this machine that gives a warning; a simulated one refuses them.
+//! The libraries that a program's file names show whether it is linked with MPI.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,18 +11,42 @@ use std::os::unix::fs::FileExt;
 use super::program::Image;
 use super::spec::Program;
 
-/// The warning to a user who starts several processes of programs that are linked with MPI.
-pub fn warning(images: &[Image], programs: &[Program]) -> Option<String> {
+/// Programs that are linked with MPI, of which the job has several processes.
+pub struct Found {
+    program: String,
+    library: String,
+    /// Number of processes.
+    n: usize,
+}
+
+/// Looks for programs that are linked with MPI.
+pub fn find(images: &[Image], programs: &[Program]) -> Option<Found> {
     let linked = |(image, program)| Some((image, program, library_of(image)?));
     let found: Vec<(&Image, &Program, String)> =
         images.iter().zip(programs).filter_map(linked).collect();
     let n: usize = found.iter().map(|(_, program, _)| program.n).sum();
     let (image, _, library) = found.first().filter(|_| n > 1)?;
-    Some(format!(
-        "{} is linked with MPI ({library}), which `memonet run` does not start: for MPI, each of the {n} processes is alone, rank 0 of 1. \
-         Start it with MPI's launcher, such as `mpiexec -n {n}`; memonet works there, too",
-        image.name()
-    ))
+    Some(Found { program: image.name().to_string(), library: library.clone(), n })
+}
+
+impl Found {
+    /// The warning to a user who starts them.
+    pub fn warning(&self) -> String {
+        let Found { program, library, n } = self;
+        format!(
+            "{program} is linked with MPI ({library}), which `memonet run` does not start: for MPI, each of the {n} processes is alone, rank 0 of 1. \
+             Start it with MPI's launcher, such as `mpiexec -n {n}`; memonet works there, too"
+        )
+    }
+
+    /// Why a simulated machine does not run them.
+    pub fn refusal(&self) -> String {
+        let Found { program, library, n } = self;
+        format!(
+            "{program} is linked with MPI ({library}), and a simulated machine has no MPI: each of the {n} processes would be alone, rank 0 of 1. \
+             Link it without MPI, with its messages by OpenSHMEM or memonet; or leave out --machine, and start it with MPI's launcher"
+        )
+    }
 }
 
 /// The name of the MPI library that a program is linked with.

@@ -60,7 +60,8 @@ pub struct Options {
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub environment: Vec<(String, String)>,
     /// At the end, print how often each PE used its shared objects (`memonet::dsm`), and how much
-    /// they moved
+    /// they moved. On a simulated machine, first the time of the run, each PE's time, calls and
+    /// bytes, and the busiest links
     #[arg(long)]
     pub stats: bool,
     /// Print the CPUs and the process id of each PE
@@ -154,8 +155,8 @@ pub struct Simulated {
     /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
     #[arg(long, value_name = "FILE", requires = "machine")]
     pub trace: Option<PathBuf>,
-    /// Let computing take its CPU time on this machine, times this factor [default: no time]. Such
-    /// runs are not repeatable
+    /// Let computing take its CPU time on this machine, times this factor [default: no time]. The
+    /// threads of a PE share one CPU, so their times add up. Such runs are not repeatable
     #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]
     pub cpu_scale: Option<f64>,
     /// Treat a PE that runs for this long without a call as an error [default: 10]

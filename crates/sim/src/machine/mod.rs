@@ -36,7 +36,7 @@ mod units;
 
 pub use built_in::BUILT_IN;
 pub use error::MachineError;
-pub use model::Machine;
+pub use model::{Asked, Machine};
 pub use parameter::{Parameter, Source, Value};
 pub use section::Section;
 pub use units::Rate;

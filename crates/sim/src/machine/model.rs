@@ -2,6 +2,7 @@
 
 use super::error::MachineError;
 use super::parameter::{Parameter, Value};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// A machine, read but not built.
@@ -12,10 +13,24 @@ pub struct Machine {
     pub(super) kind: String,
     pub(super) kind_line: usize,
     pub(super) variants: Vec<String>,
+    /// The one that this machine is.
+    pub(super) variant: Option<String>,
     /// The parameters, by key with sections: `nic.overhead`.
     pub(super) parameters: BTreeMap<String, Parameter>,
     /// The lines on which the outermost sections begin, for those that have such a line.
     pub(super) sections: BTreeMap<String, usize>,
+    /// What building the machine has asked for so far, by key.
+    pub(super) asked: RefCell<BTreeMap<String, Asked>>,
+}
+
+/// What the code that builds machines wants of a parameter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// What it must be: `time`, `size`, `rate`, `number`, `frequency`, `probability`, `flag`, or
+    /// the words to choose from, with commas between.
+    pub what: String,
+    /// Whether it may be left out.
+    pub optional: bool,
 }
 
 impl Machine {
@@ -39,9 +54,19 @@ impl Machine {
         &self.variants
     }
 
+    /// The variant that this machine is, if its name has one.
+    pub fn variant(&self) -> Option<&str> {
+        self.variant.as_deref()
+    }
+
     /// All parameters by key.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Parameter)> {
         self.parameters.iter().map(|(key, parameter)| (key.as_str(), parameter))
+    }
+
+    /// The parameters that building this machine has asked for until now, by key.
+    pub fn asked(&self) -> BTreeMap<String, Asked> {
+        self.asked.borrow().clone()
     }
 
     /// Gives a parameter another number, in the parameter's unit: for studies of its effect.

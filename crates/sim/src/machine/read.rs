@@ -4,7 +4,7 @@ use super::built_in::BUILT_IN;
 use super::error::MachineError;
 use super::model::Machine;
 use super::parameter::{Parameter, Source, Value};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{Document, Item, TableLike};
 
@@ -120,7 +120,18 @@ pub(super) fn parse(
         }
         name = format!("{name}/{variant}");
     }
-    Ok(Machine { name, summary, kind, kind_line, variants, parameters, sections })
+    let variant = variant.map(str::to_owned);
+    Ok(Machine {
+        name,
+        summary,
+        kind,
+        kind_line,
+        variants,
+        variant,
+        parameters,
+        sections,
+        asked: RefCell::default(),
+    })
 }
 
 impl Reader<'_> {

@@ -52,11 +52,13 @@ impl<'a> Section<'a> {
 
     /// Whether the section has an optional parameter.
     pub fn has(&self, name: &str) -> bool {
+        self.machine.asked.borrow_mut().entry(self.key(name)).or_default().optional = true;
         self.machine.parameters.contains_key(&self.key(name))
     }
 
-    fn get(&self, name: &str) -> Result<&'a Parameter, MachineError> {
+    fn get(&self, name: &str, what: &str) -> Result<&'a Parameter, MachineError> {
         let key = self.key(name);
+        self.machine.asked.borrow_mut().entry(key.clone()).or_default().what = what.into();
         match self.machine.parameters.get(&key) {
             Some(parameter) => {
                 parameter.used.set(true);
@@ -92,13 +94,13 @@ impl<'a> Section<'a> {
         self.machine.error(&key, line, problem.into())
     }
 
-    fn number(&self, name: &str, wanted: &str) -> Result<(f64, &'a str), MachineError> {
-        let parameter = self.get(name)?;
+    fn number(&self, name: &str, what: &str) -> Result<(f64, &'a str), MachineError> {
+        let parameter = self.get(name, what)?;
         match parameter.value {
             Value::Number(number) if number.is_finite() && number >= 0.0 => {
                 Ok((number, &parameter.unit))
             }
-            _ => Err(self.error(name, format!("is {}; it must be {wanted}", parameter.value))),
+            _ => Err(self.error(name, format!("is {}; it must be a {what}", parameter.value))),
         }
     }
 
@@ -107,7 +109,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// [`MachineError`], when the parameter is missing, or is not what is asked for.
     pub fn time(&self, name: &str) -> Result<Ps, MachineError> {
-        let (number, unit) = self.number(name, "a time")?;
+        let (number, unit) = self.number(name, "time")?;
         let time = match unit.strip_prefix("cycles of ") {
             Some(clock) => {
                 Ps((number * 1e6 / self.machine.section("clock").megahertz(clock)?).round() as u64)
@@ -142,7 +144,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn count(&self, name: &str) -> Result<u64, MachineError> {
-        let (number, unit) = self.number(name, "a whole number")?;
+        let (number, unit) = self.number(name, "whole number")?;
         if !unit.is_empty() || number.fract() != 0.0 || number > 2f64.powi(53) {
             return Err(self.error(
                 name,
@@ -169,7 +171,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn bytes(&self, name: &str) -> Result<u64, MachineError> {
-        let (number, unit) = self.number(name, "a size")?;
+        let (number, unit) = self.number(name, "size")?;
         units::bytes(number, unit).ok_or_else(|| {
             self.error(name, format!("is {number} {unit:?}; a size needs {}", units::SIZES))
         })
@@ -192,7 +194,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn rate(&self, name: &str) -> Result<Rate, MachineError> {
-        let (number, unit) = self.number(name, "a rate")?;
+        let (number, unit) = self.number(name, "rate")?;
         units::rate(number, unit).ok_or_else(|| {
             self.error(name, format!("is {number} {unit:?}; a rate needs {}", units::RATES))
         })
@@ -203,7 +205,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn megahertz(&self, name: &str) -> Result<f64, MachineError> {
-        let (number, unit) = self.number(name, "a frequency")?;
+        let (number, unit) = self.number(name, "frequency")?;
         match unit {
             "MHz" if (0.001..=1e6).contains(&number) => Ok(number),
             _ => Err(self.error(
@@ -218,7 +220,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn probability(&self, name: &str) -> Result<f64, MachineError> {
-        let (number, unit) = self.number(name, "a probability")?;
+        let (number, unit) = self.number(name, "probability")?;
         if !unit.is_empty() || number > 1.0 {
             return Err(self.error(
                 name,
@@ -233,16 +235,14 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, MachineError> {
-        let parameter = self.get(name)?;
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        let words = words.join(", ");
+        let parameter = self.get(name, &words)?;
         let found = choices
             .iter()
             .find(|(word, _)| matches!(&parameter.value, Value::Text(text) if text == word));
         found.map(|&(_, choice)| choice).ok_or_else(|| {
-            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            self.error(
-                name,
-                format!("is {}; it must be one of {}", parameter.value, words.join(", ")),
-            )
+            self.error(name, format!("is {}; it must be one of {words}", parameter.value))
         })
     }
 
@@ -251,7 +251,7 @@ impl<'a> Section<'a> {
     /// # Errors
     /// As for [`time`](Self::time).
     pub fn flag(&self, name: &str) -> Result<bool, MachineError> {
-        let parameter = self.get(name)?;
+        let parameter = self.get(name, "flag")?;
         match parameter.value {
             Value::Flag(flag) => Ok(flag),
             _ => Err(self.error(name, format!("is {}; it must be true or false", parameter.value))),

@@ -26,6 +26,11 @@ impl Rate {
         Ps((u128::from(bytes) * u128::from(self.femtoseconds_per_byte) / 1000) as u64)
     }
 
+    /// Whether bytes take time at all.
+    pub fn takes_time(self) -> bool {
+        self != Rate::INFINITE
+    }
+
     /// The rate of `n` lines side by side.
     pub fn times(self, n: u64) -> Rate {
         Rate { femtoseconds_per_byte: self.femtoseconds_per_byte / n.max(1) }

@@ -4,20 +4,23 @@
 //! |---|---|
 //! | o, sending | `nic.send_overhead`, plus `nic.send_byte` for each byte that the CPU copies: the call returns after that |
 //! | o, receiving | `nic.receive_overhead`, plus `nic.receive_byte`: software on the target host, one message after the other; 0 where hardware delivers |
-//! | g | `nic.gap`: the least time between two messages of a NIC |
+//! | g | `nic.gap`: the least time between two messages that a NIC sends, and between two that it takes in |
 //! | G | `link.rate` |
 //! | L | `nic.send_latency`, the links and the switch, `nic.receive_latency` |
 //!
 //! A message is cut into packets of at most `nic.packet` bytes of payload, each with `nic.header`
-//! bytes of its own on the link. Packets take one way and stay in order, so a fence costs nothing.
-//! A signal is a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
+//! bytes of its own on the link. Messages to one node take one way and stay in order, so a fence
+//! costs nothing; those to several nodes share the link packet by packet ([`way_out`]). A signal is
+//! a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
 //! `nic.acknowledge` after the last write has landed.
 //!
 //! With `nic.bus`, what the CPU copies out (`nic.send_byte`) and what the NIC writes into memory
-//! (at the rate of the bus) share a bus of the host, one message or packet at a time.
+//! (at the rate of the bus) share a bus of the host, one packet at a time.
 //!
 //! With `nic.remote_dma` the hardware also gets and does atomics (`nic.read`, `nic.atomic` at the
 //! target); without, agents do.
+
+mod way_out;
 
 use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
 use crate::host::{Answer, Atomic, HostOp, Op, Polling};
@@ -28,6 +31,7 @@ use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::shm::AtomicOp;
 use std::collections::BTreeMap;
+use way_out::{Message, Part, Push, WayOut};
 
 /// The low byte of the first header word is what a packet asks of its receiver. The high half of
 /// the word is the PE.
@@ -54,6 +58,7 @@ struct Parameters {
     gap: Ps,
     send_latency: Ps,
     receive_latency: Ps,
+    link_rate: Rate,
     packet: usize,
     header: u32,
     acknowledge: Ps,
@@ -63,23 +68,35 @@ struct Parameters {
 }
 
 /// The NIC of a node, and the software that receives for it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct NicOf {
-    cpu: Unit,
+    out: WayOut,
     bus: Unit,
-    sender: Unit,
+    /// Takes messages in, and keeps the gap between them.
+    acceptor: Unit,
     receiver: Unit,
 }
 
-/// The destination of a message, and its header.
-type Addressed = (Node, [u64; 4]);
+/// What is planned for later.
+#[derive(Debug)]
+enum Due {
+    /// The CPU goes on with the first of its calls.
+    Push(Part),
+    /// A message is ready to go.
+    Ready(Message),
+    /// The link has room for a packet.
+    Turn,
+    /// A packet waits for the bus.
+    Deliver(Packet),
+    /// The hardware carries out a read or an atomic.
+    Access(Packet),
+}
 
 /// The NICs of a machine.
 pub struct LogGp {
     is: Parameters,
     nics: Vec<NicOf>,
-    /// Reads and atomics that the hardware carries out.
-    asked: Planned<Packet>,
+    plans: Planned<Due>,
     /// Answers of which some packets have come.
     parts: BTreeMap<Op, Vec<u8>>,
 }
@@ -106,6 +123,7 @@ impl LogGp {
             gap: nic.time("gap")?,
             send_latency: nic.time("send_latency")?,
             receive_latency: nic.time("receive_latency")?,
+            link_rate: machine.section("link").rate("rate")?,
             packet,
             header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,
@@ -117,63 +135,32 @@ impl LogGp {
         };
         Ok(LogGp {
             is,
-            nics: vec![NicOf::default(); nodes as usize],
-            asked: Planned::new(owner),
+            nics: (0..nodes).map(|_| NicOf::default()).collect(),
+            plans: Planned::new(owner),
             parts: BTreeMap::new(),
         })
-    }
-
-    /// Sends a message, from `at` on.
-    fn send(
-        &mut self,
-        cx: &mut Cx<'_>,
-        at: Ps,
-        node: Node,
-        op: Op,
-        (to, header): Addressed,
-        data: &Payload,
-    ) {
-        let is = self.is;
-        let (start, _) = self.nics[node.index()].sender.take(at, is.gap);
-        let leaves = start + is.send_latency;
-        cx.stage(node, "send", "gap", op, (at, start));
-        cx.stage(node, "send", "send_latency", op, (start, leaves));
-        let mut sent = 0;
-        loop {
-            let part = data.part(sent, is.packet);
-            let mut header = header;
-            header[2] += sent as u64;
-            sent += part.len();
-            if sent == data.len() {
-                header[0] |= LAST;
-            }
-            let packet = Packet {
-                from: node,
-                to: Destination::Node(to),
-                wire_bytes: is.header + part.len() as u32,
-                header,
-                payload: part,
-                op,
-                droppable: false,
-            };
-            if to == node {
-                // The packet stays within the NIC and never sees the link.
-                self.receive(cx, leaves, node, packet);
-            } else {
-                cx.send(leaves, node, packet);
-            }
-            if sent == data.len() {
-                return;
-            }
-        }
     }
 
     /// A packet has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
+        let gap = if packet.header[0] & LAST != 0 { is.gap } else { Ps::ZERO };
+        let (taken, _) = self.nics[node.index()].acceptor.take(at, gap);
+        let got = taken + is.receive_latency;
+        cx.stage(node, "receive", "gap", packet.op, (at, taken));
+        cx.stage(node, "receive", "receive_latency", packet.op, (taken, got));
+        match is.bus {
+            None => self.deliver(cx, got, node, packet),
+            // Until then, others may have the bus.
+            Some(_) => self.plans.at(cx, got, node, Due::Deliver(packet)),
+        }
+    }
+
+    /// The NIC has a packet, at `at`, and the software gets it.
+    fn deliver(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
+        let is = self.is;
         let Packet { header, payload, op, from, .. } = packet;
-        let mut got = at + is.receive_latency;
-        cx.stage(node, "receive", "receive_latency", op, (at, got));
+        let mut got = at;
         if let Some(bus) = is.bus {
             let busy = self.nics[node.index()].bus.take(got, bus.time(payload.len() as u64));
             cx.stage(node, "bus", "bus", op, busy);
@@ -203,7 +190,7 @@ impl LogGp {
                     op,
                     droppable: false,
                 };
-                self.asked.at(cx, busy.1, node, asked);
+                self.plans.at(cx, busy.1, node, Due::Access(asked));
             }
         }
     }
@@ -229,21 +216,31 @@ impl LogGp {
         cx.finish(seen, op, answer);
     }
 
-    /// Has the CPU do the work of a call. Returns when the call may return.
-    fn overhead(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, bytes: usize) -> Ps {
-        let (overhead, copy) = (self.is.send_overhead, self.is.send_byte.time(bytes as u64));
-        let nic = &mut self.nics[node.index()];
-        let busy = match self.is.bus {
-            None => nic.cpu.take(cx.now(), overhead + copy),
-            // The CPU stands still while others have the bus.
-            Some(_) => {
-                let begin = nic.cpu.free().max(cx.now());
-                let (_, copied) = nic.bus.take(begin + overhead, copy);
-                nic.cpu.take(begin, copied - begin)
+    /// Has the CPU ask another node for something. The call returns with the answer.
+    fn ask(&mut self, cx: &mut Cx<'_>, node: Node, message: Message, op: Op) {
+        self.push(cx, node, Push { op, message: Some(message), signal: None, returns: false });
+    }
+
+    /// The hardware carries out a read or an atomic, and answers.
+    fn access(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
+        let Packet { from, header: asked, payload, op, .. } = packet;
+        let place = address(&asked);
+        let (result, kind, fetch) = match asked[0] & 0xff {
+            READ => (cx.read(op, place, asked[3] as usize), AS_DATA, true),
+            _ => {
+                let old =
+                    cx.atomic(op, place, (asked[3] & 0xff) as usize, atomic(&asked, &payload));
+                (old.map(|old| Payload::word(8, old)), AS_VALUE, asked[3] & FETCH != 0)
             }
         };
-        cx.host_stage("send_overhead", op, busy);
-        busy.1
+        if !fetch {
+            cx.kept(op, 1);
+            return;
+        }
+        let (kind, data) = result.map_or((REFUSED, Payload::EMPTY), |data| (kind, data));
+        let back = FarAddress { pe: from.0, region: 0, offset: 0 };
+        let answer = Message::new(op, from, header(ANSWER, back, kind), data);
+        self.send(cx, cx.now(), node, answer);
     }
 }
 
@@ -314,19 +311,17 @@ impl Nic for LogGp {
     fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
         match what {
             HostOp::Store { to, word } => {
-                let returns = self.overhead(cx, node, op, word.len());
                 cx.promise(op, 1);
-                self.send(cx, returns, node, op, (Node(to.pe), header(WRITE, to, 0)), &word);
-                cx.finish(returns, op, Answer::default());
+                let message = Message::new(op, Node(to.pe), header(WRITE, to, 0), word);
+                let push = Push { op, message: Some(message), signal: None, returns: true };
+                self.push(cx, node, push);
             }
             HostOp::Put { to, data, signal, .. } => {
-                let returns = self.overhead(cx, node, op, data.len());
-                if !data.is_empty() {
-                    cx.promise(op, data.len().div_ceil(self.is.packet) as u64);
-                    self.send(cx, returns, node, op, (Node(to.pe), header(WRITE, to, 0)), &data);
-                }
-                if let Some(signal) = signal {
-                    cx.promise(op, 1);
+                let writes = data.len().div_ceil(self.is.packet) + usize::from(signal.is_some());
+                cx.promise(op, writes as u64);
+                let data = (!data.is_empty())
+                    .then(|| Message::new(op, Node(to.pe), header(WRITE, to, 0), data));
+                let signal = signal.map(|signal| {
                     let (header, payload) = match signal.op {
                         SignalOp::Set => {
                             (header(WRITE, signal.at, 0), Payload::word(8, signal.value))
@@ -335,25 +330,17 @@ impl Nic for LogGp {
                             update(signal.at, 8, Atomic::Op(AtomicOp::Add, signal.value), false)
                         }
                     };
-                    self.send(cx, returns, node, op, (Node(signal.at.pe), header), &payload);
-                }
-                cx.finish(returns, op, Answer::default());
+                    Message::new(op, Node(signal.at.pe), header, payload)
+                });
+                self.push(cx, node, Push { op, message: data, signal, returns: true });
             }
             HostOp::Get { from, len } => {
-                let asked = self.overhead(cx, node, op, 0);
-                self.send(
-                    cx,
-                    asked,
-                    node,
-                    op,
-                    (Node(from.pe), header(READ, from, len.into())),
-                    &Payload::EMPTY,
-                );
+                let header = header(READ, from, len.into());
+                self.ask(cx, node, Message::new(op, Node(from.pe), header, Payload::EMPTY), op);
             }
             HostOp::Atomic { at, size, what } => {
-                let asked = self.overhead(cx, node, op, 16);
                 let (header, payload) = update(at, size, what, true);
-                self.send(cx, asked, node, op, (Node(at.pe), header), &payload);
+                self.ask(cx, node, Message::new(op, Node(at.pe), header, payload), op);
             }
             HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
@@ -368,22 +355,15 @@ impl Nic for LogGp {
     }
 
     fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
-        let Packet { from, header: asked, payload, op, .. } = self.asked.take(token);
-        let place = address(&asked);
-        let (result, kind, fetch) = match asked[0] & 0xff {
-            READ => (cx.read(op, place, asked[3] as usize), AS_DATA, true),
-            _ => {
-                let old =
-                    cx.atomic(op, place, (asked[3] & 0xff) as usize, atomic(&asked, &payload));
-                (old.map(|old| Payload::word(8, old)), AS_VALUE, asked[3] & FETCH != 0)
-            }
-        };
-        if !fetch {
-            cx.kept(op, 1);
-            return;
+        match self.plans.take(token) {
+            Due::Push(part) => self.push_part(cx, node, part),
+            Due::Ready(message) => self.ready(cx, node, message),
+            Due::Turn => self.turn(cx, node),
+            Due::Deliver(packet) => self.deliver(cx, cx.now(), node, packet),
+            Due::Access(asked) => self.access(cx, node, asked),
         }
-        let (kind, data) = result.map_or((REFUSED, Payload::EMPTY), |data| (kind, data));
-        let back = FarAddress { pe: from.0, region: 0, offset: 0 };
-        self.send(cx, cx.now(), node, op, (from, header(ANSWER, back, kind)), &data);
     }
 }
+
+#[cfg(test)]
+mod tests;

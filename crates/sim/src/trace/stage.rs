@@ -28,6 +28,15 @@ pub enum Place {
     Switch(u32),
 }
 
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Node(node) => write!(f, "node {}", node.0),
+            Place::Switch(switch) => write!(f, "switch {switch}"),
+        }
+    }
+}
+
 /// A stage that took time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stage {
@@ -49,12 +58,7 @@ impl std::fmt::Display for Track {
             Track::Pe(pe) => write!(f, "PE {}", pe.0),
             Track::Agent(pe) => write!(f, "agent of PE {}", pe.0),
             Track::Nic(node, part) => write!(f, "NIC {} {part}", node.0),
-            Track::Link(Place::Node(node), port) => {
-                write!(f, "link from node {} port {port}", node.0)
-            }
-            Track::Link(Place::Switch(switch), port) => {
-                write!(f, "link from switch {switch} port {port}")
-            }
+            Track::Link(place, port) => write!(f, "link from {place} port {port}"),
             Track::Port(switch, port) => write!(f, "switch {switch} port {port}"),
         }
     }

@@ -56,7 +56,7 @@ pub fn prepare(order: &Order) -> Result<Ready> {
     let (heap, other_note) = heap_size(npes, segment)?;
     let described = order.verbose.then(|| binding.describe(order.first as usize, near));
     // What is likely the same on all hosts is said once.
-    let common = [note, other_note, mpi::warning(&images, &programs)]
+    let common = [note, other_note, mpi::find(&images, &programs).map(|found| found.warning())]
         .map(|note| note.filter(|_| order.first == 0));
     let notes = common.into_iter().chain([described]).flatten().collect();
     let provider = libfabric::find(&Between::asked()?)?;
