@@ -127,3 +127,39 @@ fn a_release_waits_for_all_its_pages_at_once_and_they_stay_good() {
         assert_eq!(again, 0);
     }
 }
+
+/// On Fagus's machine a switch of the banks takes 20 ms. What fits into LLCM needs none: not a
+/// region's pages, nor a lock's data.
+#[test]
+fn shared_data_in_memory_on_the_chip_need_no_bank_switch() {
+    let machine = Machine::load("dimmnet-1/fagus").unwrap();
+    for bytes in [8, 464, 465, 1000, 4096, 10_000, 65_536] {
+        let done = memonet_sim::run(&machine, 2, &Options::default(), |job| -> Result<_> {
+            let region = Region::<u8>::new(&job, bytes)?;
+            job.barrier()?;
+            let start = now();
+            for turn in 0..4 {
+                if job.pe() == turn % 2 {
+                    region.write(0..bytes)?.write_from(0, &vec![turn as u8; bytes]);
+                }
+                region.barrier()?;
+                assert!(region.read(0..bytes)?.to_vec().iter().all(|&byte| byte == turn as u8));
+                // A home shows what is written there at once.
+                job.barrier()?;
+            }
+            let mutex = Mutex::<[u8]>::new(&job, &vec![0; bytes])?;
+            for turn in 0..4 {
+                if job.pe() == turn % 2 {
+                    mutex.lock()?.iter_mut().for_each(|byte| *byte += 1);
+                }
+                job.barrier()?;
+            }
+            assert!(mutex.lock()?.iter().all(|&byte| byte == 4));
+            Ok(now() - start)
+        });
+        let took = done.unwrap().results.into_iter().map(Result::unwrap).max().unwrap();
+        println!("{bytes} B: {took:?}");
+        let most = Duration::from_micros(1000 + bytes as u64);
+        assert!(took < most, "{bytes} bytes, eight turns: {took:?}");
+    }
+}

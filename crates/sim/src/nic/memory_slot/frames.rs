@@ -1,9 +1,15 @@
 //! Where the pages of a PE's segment lie in its NIC. The library's driver decides that.
 //!
 //! The host sees 128 KiB of LLCM at once, and the banks only after a switch, which takes far longer
-//! than anything else here. So LLCM is for words that PEs wait for, and for small data. A page gets
-//! a place in LLCM if the first write to it fits into one small packet, as long as LLCM has places.
-//! Otherwise the page lies in the banks for good.
+//! than anything else here. So a page gets a place in LLCM as long as there is one, with two
+//! exceptions that keep LLCM for what needs it most:
+//!
+//! * Part of LLCM (`receive.llcm_for_words`) is kept for words that PEs wait for, and for blocks of
+//!   one packet.
+//! * A larger block gets places in LLCM for all of its new pages, or for none: a switch shows all
+//!   that has come into the bank, so a block of which a part lies there would need one anyway.
+//!
+//! The first write to a page decides, for good.
 //!
 //! The last page of LLCM is kept for the mailboxes of agents, which need no place of their own.
 
@@ -27,13 +33,20 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The physical page of a segment's page. A page without one gets one now. Returns nothing when
-    /// the bank is full.
-    pub fn place(&mut self, page: SegmentPage, small: bool, llcm: u64, bank: u64) -> Option<u64> {
+    /// The physical page of a segment's page. A page without one gets one now: in LLCM, if
+    /// `llcm_too` allows that and a page is free, or in the bank. Returns nothing when the bank is
+    /// full.
+    pub fn place(
+        &mut self,
+        page: SegmentPage,
+        llcm_too: bool,
+        llcm: u64,
+        bank: u64,
+    ) -> Option<u64> {
         if let Some(&physical) = self.place.get(&page) {
             return Some(physical);
         }
-        let mut in_llcm = if small { self.in_llcm..llcm / PAGE - 1 } else { 0..0 };
+        let mut in_llcm = if llcm_too { self.in_llcm..llcm / PAGE - 1 } else { 0..0 };
         let physical = match in_llcm.find(|page| !self.reserved.contains(page)) {
             Some(page) => {
                 self.in_llcm = page + 1;
@@ -49,6 +62,14 @@ impl Frames {
         self.place.insert(page, physical);
         self.what.insert(physical, page);
         Some(physical)
+    }
+
+    /// Whether all of these pages have a place in LLCM, or get one that leaves `kept` pages free.
+    pub fn fit(&self, pages: impl Iterator<Item = SegmentPage>, kept: u64, llcm: u64) -> bool {
+        let new = pages.filter(|page| !self.place.contains_key(page)).count() as u64;
+        let last = llcm / PAGE - 1;
+        let free = (self.in_llcm..last).filter(|page| !self.reserved.contains(page)).count() as u64;
+        new + kept <= free
     }
 
     /// Keeps a physical page for a program.
@@ -92,6 +113,21 @@ mod tests {
         [0, 2, bank + 1].into_iter().for_each(|page| frames.reserve(page));
         let places = (0..6).map(|page| frames.place((0, page), true, 5 * PAGE, 4 * PAGE));
         assert!(places.eq([Some(1), Some(3), Some(bank), Some(bank + 2), Some(bank + 3), None]));
+    }
+
+    #[test]
+    fn blocks_fit_into_what_is_not_kept() {
+        let (mut frames, llcm) = (Frames::default(), 8 * PAGE);
+        let fit = |frames: &Frames, pages: std::ops::Range<u64>| {
+            frames.fit(pages.map(|page| (0, page)), 3, llcm)
+        };
+        assert!(fit(&frames, 0..4) && !fit(&frames, 0..5), "7 pages, of which 3 are kept");
+        assert_eq!(frames.place((0, 2), true, llcm, PAGE), Some(0));
+        assert!(fit(&frames, 0..4) && !fit(&frames, 3..7), "page 2 has its place");
+        frames.reserve(1);
+        assert!(fit(&frames, 0..3) && !fit(&frames, 0..4), "a program has page 1");
+        frames.reserve(0);
+        assert!(fit(&frames, 0..3), "page 0 was given out before");
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! Remote DMA is not used. The host would have to write all data into a bank and switch the bank to
 //! the network. It can as well write the data into BOTF windows, without a switch.
 //!
-//! The module `frames` decides in which memory of the NIC a segment's pages lie.
+//! The module `frames` decides in which memory of the NIC a segment's pages lie. The host reads
+//! what comes by BOTF 8 bytes at a time; a word it reads by the look that finds it.
 
 use super::header::{Header, JOB, Kind, PAGE};
 use super::send::through_wires;
@@ -53,14 +54,14 @@ impl MemorySlot {
         to: FarAddress,
         data: &Payload,
     ) -> Result<Ps, String> {
-        let small = data.len() <= self.is.botf_to_llcm;
+        let in_llcm = self.may_be_in_llcm(to, data.len());
         let mut parts = Vec::new();
         let mut sent = 0;
         while sent < data.len() {
             let offset = to.offset + sent as u64;
             let part = data.part(sent, self.is.botf_payload.min((PAGE - offset % PAGE) as usize));
             if to.region < MAILBOXES {
-                self.place(FarAddress { offset, ..to }, small)?;
+                self.place(FarAddress { offset, ..to }, in_llcm)?;
             }
             sent += part.len();
             parts.push((offset, part));
@@ -97,16 +98,30 @@ impl MemorySlot {
         }
     }
 
+    /// Whether new pages of a block get their places in LLCM.
+    fn may_be_in_llcm(&self, to: FarAddress, len: usize) -> bool {
+        let is = &self.is;
+        if len <= is.botf_payload {
+            return true;
+        }
+        let Some(target) = self.slots.get(to.pe as usize) else {
+            return false;
+        };
+        let pages = to.offset / PAGE..(to.offset + len as u64).div_ceil(PAGE);
+        let kept = is.llcm_for_words.div_ceil(PAGE);
+        target.frames.fit(pages.map(|page| (to.region, page)), kept, is.llcm_bytes)
+    }
+
     /// Makes sure that a page of a segment has its place in the target's NIC, and is registered
     /// there. Returns the physical page.
-    fn place(&mut self, to: FarAddress, small: bool) -> Result<u64, String> {
+    fn place(&mut self, to: FarAddress, in_llcm: bool) -> Result<u64, String> {
         let is = &self.is;
         let page = to.offset / PAGE;
         let target = self
             .slots
             .get_mut(to.pe as usize)
             .ok_or_else(|| format!("there is no PE {}", to.pe))?;
-        let physical = target.frames.place((to.region, page), small, is.llcm_bytes, is.bank_bytes).ok_or_else(|| {
+        let physical = target.frames.place((to.region, page), in_llcm, is.llcm_bytes, is.bank_bytes).ok_or_else(|| {
             format!(
                 "the NIC of PE {} has no room for more pages that others write: its bank has {} bytes (receive.bank of the machine)",
                 to.pe, is.bank_bytes

@@ -9,7 +9,7 @@ use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::time::Ps;
 
 /// Length of a cache line: the host's write buffers hand that much to the slot at once.
-pub const LINE_BYTES: u64 = 32;
+const LINE_BYTES: u64 = 32;
 const LARGEST_BANK_BYTES: u64 = 1 << 40;
 
 /// The parameters of a machine.
@@ -58,7 +58,8 @@ pub struct Parameters {
     pub bank_bytes: u64,
     pub bank_rate: Rate,
     pub bank_switch: Ps,
-    pub botf_to_llcm: usize,
+    /// Bytes of LLCM that only words and blocks of one packet get.
+    pub llcm_for_words: u64,
 }
 
 impl Parameters {
@@ -105,7 +106,7 @@ impl Parameters {
             bank_bytes,
             bank_rate: receive.rate("bank_rate")?,
             bank_switch: receive.time("bank_switch")?,
-            botf_to_llcm: receive.bytes("small")? as usize,
+            llcm_for_words: receive.bytes("llcm_for_words")?,
         })
     }
 
@@ -123,6 +124,11 @@ impl Parameters {
             (_, true) => self.read_by_halves,
             (_, false) => self.read,
         }
+    }
+
+    /// The time in which the host reads a block that has come, 8 bytes at a time.
+    pub fn read_words(&self, bytes: u64) -> Ps {
+        (self.read + self.twist_word) * bytes.div_ceil(8)
     }
 
     /// The time in which the host writes bytes through its write buffers: a word is a part of a

@@ -1,9 +1,8 @@
 //! The way in: SWIF, the checks, LLCM or a bank, and when the host sees what came.
 
 use super::command::Refusal;
-use super::header::{Header, JOB, PAGE};
+use super::header::{Header, JOB, Kind, PAGE};
 use super::memory::{BANK, NicMemory, Side};
-use super::parameters::LINE_BYTES;
 use super::slot::{Due, MemorySlot};
 use super::way_in::{Held, Wait};
 use crate::host::Answer;
@@ -65,7 +64,10 @@ impl MemorySlot {
         }
         let to = FarAddress { pe: node.0, region, offset };
         let in_bank = address >= BANK;
-        let held = Held { from: packet.from, op, to, payload, at: busy.1, in_bank };
+        // A mailbox's agent has a price of its own for what it reads.
+        let is_block = header.kind != Kind::Aotf && !is_for_mailbox(&header);
+        let read = if is_block { self.is.read_words(len) } else { Ps::ZERO };
+        let held = Held { from: packet.from, op, to, payload, at: busy.1, in_bank, read };
         self.show(cx, node, held);
     }
 
@@ -101,14 +103,19 @@ impl MemorySlot {
         if fits { Ok((address, at)) } else { Err(Refusal::Address) }
     }
 
-    /// Shows a PE a write to its segment: at once, or after a switch of the banks.
+    /// Shows a PE a write to its segment, once the host has read it: at once, or after a switch of
+    /// the banks. The host does one thing at a time, so a word waits while it reads a block.
     fn show(&mut self, cx: &mut Cx<'_>, node: Node, held: Held) {
         let slot = &mut self.slots[node.index()];
         let held = Held { at: held.at.max(slot.copied), ..held };
         // A program that sees a signal reads the signal's data without a switch of its own. So a
         // write must not overtake one that its sender has made into the bank.
         if !held.in_bank && slot.held.iter().all(|other| other.from != held.from) {
-            cx.write(held.at, held.op, held.to, held.payload);
+            let shown = held.at + held.read;
+            if held.read > Ps::ZERO {
+                slot.copied = shown;
+            }
+            cx.write(shown, held.op, held.to, held.payload);
             return;
         }
         let at = held.at;
@@ -136,15 +143,12 @@ impl MemorySlot {
         let slot = &mut self.slots[node.index()];
         slot.memory.switch();
         slot.switching = false;
-        let mut copied = cx.now();
+        let mut copied = slot.copied.max(cx.now());
         let held = std::mem::take(&mut slot.held);
         let (seen, not_yet): (Vec<Held>, Vec<Held>) =
             held.into_iter().partition(|held| held.at <= cx.now());
-        for Held { op, to, payload, in_bank, .. } in seen {
-            if in_bank {
-                let lines = (payload.len() as u64).div_ceil(LINE_BYTES);
-                copied += self.is.line * lines;
-            }
+        for Held { op, to, payload, read, .. } in seen {
+            copied += read;
             cx.write(copied, op, to, payload);
         }
         slot.copied = copied;

@@ -55,7 +55,7 @@ pub struct Slot {
     pub held: Vec<Held>,
     /// Whether a switch of the banks is planned.
     pub switching: bool,
-    /// When the host has copied what the last switch has shown it.
+    /// When the host has read all blocks that it has seen so far.
     pub copied: Ps,
 }
 

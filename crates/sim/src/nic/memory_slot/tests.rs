@@ -389,7 +389,7 @@ fn packets_to_one_port_of_the_switch_wait_for_each_other() {
 
 #[test]
 fn a_signal_does_not_overtake_data_in_a_bank() {
-    let mut bench = Bench::new("dimmnet-1/D", 2);
+    let mut bench = Bench::of(&with_llcm_for_blocks("D", false), 2);
     // The signal's page is in LLCM.
     let store = bench.begin(0, HostOp::Store { to: to(1, 8), word: Payload::word(8, 1) });
     bench.finish(store);
@@ -420,15 +420,92 @@ fn a_signal_does_not_overtake_data_in_a_bank() {
     assert!(bench.world.now() - before < Ps::us(3));
 }
 
-/// The host copies what one switch has shown it while the next packets come. No signal passes a
-/// block that its sender has put before.
+/// DIMMnet-1, whose LLCM is kept for words and for blocks of one packet, or is not.
+fn with_llcm_for_blocks(variant: &str, for_blocks: bool) -> Machine {
+    let mut machine = Machine::load(&format!("dimmnet-1/{variant}")).unwrap();
+    if !for_blocks {
+        machine.set("receive.llcm_for_words", 128.0).unwrap();
+    }
+    machine
+}
+
+fn put(at: u64, data: &[u8]) -> HostOp {
+    HostOp::Put { to: to(1, at), data: Payload::copy(data), signal: None, reuse: true }
+}
+
+fn switches(bench: &mut Bench) -> usize {
+    let stages = bench.world.recorder().stages().iter();
+    stages.filter(|stage| stage.name == "bank_switch").count()
+}
+
+/// The driver of Fagus's machine takes 20 ms for a switch.
 #[test]
-fn blocks_in_banks_keep_their_order() {
+fn blocks_take_no_switch_while_llcm_has_room() {
+    let mut bench = Bench::new("dimmnet-1/fagus", 2);
+    // Fifteen pages of 31: sixteen are kept.
+    for (at, len) in [(0, 10_000), (12_288, 1000), (16_384, 4096), (20_480, 40_960)] {
+        bench.ask(0, put(at, &vec![7; len]));
+        bench.ask(0, HostOp::Quiet);
+        assert_eq!(bench.segment(1)[at as usize..][..len], vec![7; len]);
+    }
+    assert_eq!(switches(&mut bench), 0);
+    assert!(bench.world.now() < Ps::us(20_000));
+    // Another page does not fit, and one that has its place still does.
+    bench.ask(0, put(61_440, &[8; 500]));
+    bench.settle();
+    assert_eq!((bench.segment(1)[61_440], switches(&mut bench)), (8, 1));
+    bench.ask(0, put(0, &[9; 10_000]));
+    bench.settle();
+    assert_eq!((bench.segment(1)[9_999], switches(&mut bench)), (9, 1));
+}
+
+/// All packets of a block that is in the bank before the driver looks, whatever its length.
+#[test]
+fn one_switch_shows_all_of_a_block() {
+    let machine = with_llcm_for_blocks("fagus", false);
+    for len in [465usize, 4096, 20_000, 50_000] {
+        let mut bench = Bench::of(&machine, 2);
+        bench.ask(0, put(0, &vec![5; len]));
+        bench.ask(0, HostOp::Quiet);
+        assert_eq!(bench.segment(1)[..len], vec![5; len]);
+        // The first packet calls for a switch. What the second shows had come before the first
+        // was over.
+        assert!(switches(&mut bench) <= 2, "{len}: {}", switches(&mut bench));
+    }
+}
+
+/// The host reads each block once, 8 bytes at a time, wherever it lies. Its look reads a word.
+#[test]
+fn reading_a_block_has_its_price() {
+    for for_blocks in [true, false] {
+        let machine = with_llcm_for_blocks("D", for_blocks);
+        let arrival = |bytes: usize| {
+            let mut bench = Bench::of(&machine, 2);
+            bench.ask(0, put(0, &vec![1; bytes]));
+            bench.settle();
+            (switches(&mut bench), bench.changed.last().unwrap().0)
+        };
+        // One packet lies in LLCM either way. Read, write and twist of 8 bytes: 141, 71 and 25 ns.
+        let ((none, short), (_, long)) = (arrival(8), arrival(464));
+        let more = long.since(short);
+        assert!(more >= Ps::ns(57 * (141 + 71 + 2 * 25)), "{more:?}");
+        assert_eq!((none, arrival(4096).0 == 0), (0, for_blocks));
+    }
+}
+
+/// The host copies what one switch has shown it while the next packets come. No signal passes a
+/// block that its sender has put before, in the bank or in LLCM.
+#[test]
+fn blocks_keep_their_order() {
+    [true, false].into_iter().for_each(keep_their_order);
+}
+
+fn keep_their_order(in_llcm: bool) {
     const BLOCK: usize = 2008;
     let place = |sender: usize, number: usize| 4096 * (1 + 5 * (sender - 1) + number);
     for seed in 1..100 {
         let mut random = crate::random::Random::new(seed);
-        let mut bench = Bench::new("dimmnet-1/D-switch", 4);
+        let mut bench = Bench::of(&with_llcm_for_blocks("D-switch", in_llcm), 4);
         for sender in 1..4 {
             // The signals' page is in LLCM.
             let signal = to(0, 8 * u64::from(sender));
@@ -475,7 +552,8 @@ fn blocks_in_banks_keep_their_order() {
 #[test]
 fn a_bank_that_is_full_is_an_error_that_says_so() {
     let text = include_str!("../../../../../machines/dimmnet-1.toml")
-        .replace("bank = { value = 64, unit = \"MiB\"", "bank = { value = 8, unit = \"KiB\"");
+        .replace("bank = { value = 64, unit = \"MiB\"", "bank = { value = 8, unit = \"KiB\"")
+        .replace("words = { value = 64, unit = \"KiB\"", "words = { value = 128, unit = \"KiB\"");
     let machine = Machine::parse("small", &text, Some("D")).unwrap();
     let mut world = World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, SEGMENT))).unwrap();
     let op = Op { pe: Pe(0), number: 1 };

@@ -30,8 +30,8 @@ pub struct Wait {
     pub after: Ps,
 }
 
-/// A write to a PE's segment that the PE cannot see yet: its bytes lie in the network's bank, or it
-/// must not overtake one whose bytes do.
+/// A write to a PE's segment that the PE has not seen yet. It may have to wait: its bytes lie in
+/// the network's bank, or it must not overtake one whose bytes do.
 #[derive(Debug, Clone)]
 pub struct Held {
     pub from: Node,
@@ -41,4 +41,6 @@ pub struct Held {
     /// When the bytes were written.
     pub at: Ps,
     pub in_bank: bool,
+    /// The time in which the host reads the bytes. None for a word, which a look reads.
+    pub read: Ps,
 }
