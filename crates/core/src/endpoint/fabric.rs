@@ -48,7 +48,7 @@
 //!   failed then, and waits that depend on it end as [`unreachable`](Fabric::unreachable) says.
 
 pub use super::network::{
-    DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams, HardwareBarrier, NetworkCollective,
+    BarrierGroup, DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams, HardwareBarrier, NetworkCollective,
     NetworkCollectives, WordOperator,
 };
 pub use super::record::{Costs, Record};

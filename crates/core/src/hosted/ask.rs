@@ -56,13 +56,23 @@ pub enum Ask {
     Quiet,
     /// Answered at once: 1 when all writes of the PE are visible, otherwise 0.
     IsQuiet,
-    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join): the answer is 0
-    /// where the hardware does not serve the job.
-    Join,
+    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join). The block has the
+    /// members, 4 bytes each; an empty one stands for all PEs. The answer is the group's number, or
+    /// 0 where the hardware does not serve it.
+    Join {
+        /// Bytes of the block.
+        len: u32,
+    },
     /// [`HardwareBarrier::arrive`](crate::endpoint::fabric::HardwareBarrier::arrive).
-    Arrive,
+    Arrive {
+        /// The group.
+        group: u32,
+    },
     /// [`HardwareBarrier::complete`](crate::endpoint::fabric::HardwareBarrier::complete).
-    Phase,
+    Phase {
+        /// The group.
+        group: u32,
+    },
     /// [`NetworkCollectives::join`](crate::endpoint::fabric::NetworkCollectives::join): the
     /// answer's upper half has the most bytes.
     JoinCollectives,
@@ -106,7 +116,8 @@ pub enum Ask {
         /// The most bytes of a datagram.
         len: u32,
     },
-    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave).
+    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave), and
+    /// [`HardwareBarrier::leave`](crate::endpoint::fabric::HardwareBarrier::leave).
     Leave {
         /// The group.
         group: u32,
@@ -318,6 +329,7 @@ impl Ask {
         match self {
             Ask::Put { len, .. }
             | Ask::Collective { len, .. }
+            | Ask::Join { len }
             | Ask::JoinDatagrams { len, .. }
             | Ask::Send { len, .. } => len as usize,
             _ => 0,
@@ -350,9 +362,9 @@ impl Ask {
             Ask::Fence => alone(kind::FENCE),
             Ask::Quiet => alone(kind::QUIET),
             Ask::IsQuiet => alone(kind::IS_QUIET),
-            Ask::Join => alone(kind::JOIN),
-            Ask::Arrive => alone(kind::ARRIVE),
-            Ask::Phase => alone(kind::PHASE),
+            Ask::Join { len } => words(plain(kind::JOIN), NOWHERE, [len.into()]),
+            Ask::Arrive { group } => words(plain(kind::ARRIVE), numbered(group), []),
+            Ask::Phase { group } => words(plain(kind::PHASE), numbered(group), []),
             Ask::Map { pe, region, len, file } => {
                 words(plain(kind::MAP), of_region(pe, region), [len, file.into()])
             }
@@ -416,9 +428,9 @@ impl Ask {
             kind::FENCE => Ask::Fence,
             kind::QUIET => Ask::Quiet,
             kind::IS_QUIET => Ask::IsQuiet,
-            kind::JOIN => Ask::Join,
-            kind::ARRIVE => Ask::Arrive,
-            kind::PHASE => Ask::Phase,
+            kind::JOIN => Ask::Join { len: len()? },
+            kind::ARRIVE => Ask::Arrive { group: at.pe },
+            kind::PHASE => Ask::Phase { group: at.pe },
             kind::MAP => Ask::Map {
                 pe: at.pe,
                 region: at.region,
@@ -487,9 +499,10 @@ mod tests {
             Ask::Fence,
             Ask::Quiet,
             Ask::IsQuiet,
-            Ask::Join,
-            Ask::Arrive,
-            Ask::Phase,
+            Ask::Join { len: 0 },
+            Ask::Join { len: 64 },
+            Ask::Arrive { group: 7 },
+            Ask::Phase { group: u32::MAX },
             Ask::Map { pe: 1, region: 2, len: 1 << 40, file: 3 },
             Ask::Unmap { pe: 1, region: 2 },
             Ask::JoinCollectives,

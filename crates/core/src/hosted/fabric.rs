@@ -5,8 +5,8 @@ use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::base::shm::AtomicOp;
 use crate::endpoint::fabric::{
-    Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
-    NetworkCollectives, Signal, SignalOp, VirtualClock,
+    Awaited, BarrierGroup, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier,
+    NetworkCollective, NetworkCollectives, Signal, SignalOp, VirtualClock,
 };
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
@@ -243,17 +243,28 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 }
 
+/// A list of PEs as a block, 4 bytes for each.
+fn words_of(members: &[usize]) -> Vec<u8> {
+    members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect()
+}
+
 impl<P: Port> HardwareBarrier for HostedFabric<P> {
-    fn join(&self) -> Result<bool> {
-        Ok(self.ask(Ask::Join)? != 0)
+    fn join(&self, members: Option<&[usize]>) -> Result<Option<BarrierGroup>> {
+        let members = members.map_or(Vec::new(), words_of);
+        let group = self.give(Ask::Join { len: members.len() as u32 }, &members)?;
+        Ok((group != 0).then_some(BarrierGroup(group as u32)))
     }
 
-    fn arrive(&self) -> Result<()> {
-        self.ask(Ask::Arrive).map(drop)
+    fn arrive(&self, group: BarrierGroup) -> Result<()> {
+        self.ask(Ask::Arrive { group: group.0 }).map(drop)
     }
 
-    fn complete(&self) -> Result<u64> {
-        self.ask(Ask::Phase)
+    fn complete(&self, group: BarrierGroup) -> Result<u64> {
+        self.ask(Ask::Phase { group: group.0 })
+    }
+
+    fn leave(&self, group: BarrierGroup) -> Result<()> {
+        self.ask(Ask::Leave { group: group.0 }).map(drop)
     }
 }
 
@@ -275,7 +286,7 @@ impl<P: Port> NetworkCollectives for HostedFabric<P> {
 
 impl<P: Port> Datagrams for HostedFabric<P> {
     fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>> {
-        let members: Vec<u8> = members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect();
+        let members = words_of(members);
         let len = members.len() as u32;
         let group = self.give(Ask::JoinDatagrams { purpose, len }, &members)?;
         Ok((group != 0)

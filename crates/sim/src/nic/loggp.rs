@@ -123,6 +123,11 @@ impl LogGp {
         })
     }
 
+    /// How long the CPU works for a message without data that it sends.
+    pub(super) fn send_overhead(&self) -> Ps {
+        self.is.send_overhead
+    }
+
     /// Sends a message, from `at` on.
     fn send(
         &mut self,

@@ -112,6 +112,11 @@ pub trait Nic {
         panic!("{} has no management packets, but switch {switch} got {packet:?}", self.kind());
     }
 
+    /// A message of the kind's own driver has come to another node's driver by the NIC.
+    fn message(&mut self, _cx: &mut Cx<'_>, node: Node, number: u32) {
+        panic!("drivers of {} send no messages, but {node:?} got {number}", self.kind());
+    }
+
     /// The other PEs have heard that a PE has left. No call may wait for that PE any more, now or
     /// later. This is called once, or more often.
     fn left(&mut self, _cx: &mut Cx<'_>, _pe: Pe) {}

@@ -16,7 +16,7 @@
 //! | [`nodes`] | 1, one PE of each node one for each other node, or log2 of these | 3, or 2 + log2 of the nodes | PEs on several nodes, of which some have several: one message crosses for each pair of up to 8 nodes; between more, dissemination |
 //! | [`dissemination`] | log2 n | log2 n | else |
 //!
-//! [`hardware`] makes the first barrier of a job, that of all PEs, where the network has one,
+//! [`hardware`] makes the barriers of those teams of two members or more that the network serves,
 //! without any store.
 //!
 //! **Proof that no phase is passed too early.**
@@ -178,6 +178,17 @@ unsafe impl Send for OwnSlot {}
 unsafe impl Sync for OwnSlot {}
 
 impl Slot {
+    fn new(
+        pe: Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        slot: usize,
+        ended: Arc<[u64]>,
+    ) -> Self {
+        let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
+        Slot { pe, members, rank, slot, own, ended }
+    }
+
     /// A word of a member's slot, at `offset` in [`BarrierSlot`].
     fn word(&self, rank: usize, offset: usize) -> Route {
         self.pe.route(self.members[rank], Pe::barrier_slot(self.slot) + offset as u64)
@@ -309,13 +320,19 @@ impl Barrier {
         slot: usize,
         ended: Arc<[u64]>,
     ) -> Result<Self> {
-        let algorithm = match hardware::serves(&pe, slot)? {
-            true => Algorithm::Hardware,
-            false => Algorithm::choose(&pe, &members)?,
-        };
-        Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+        match hardware::Hardware::join(&pe, &members, slot)? {
+            Some(way) => {
+                let slot = Slot::new(pe, members, rank, slot, ended);
+                Ok(Self::with_way(slot, Algorithm::Hardware, Selected::Hardware(way)))
+            }
+            None => {
+                let algorithm = Algorithm::choose(&pe, &members)?;
+                Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+            }
+        }
     }
 
+    /// A barrier by an algorithm that needs no hardware.
     pub(crate) fn with_algorithm(
         pe: Arc<Pe>,
         members: Arc<[usize]>,
@@ -324,8 +341,7 @@ impl Barrier {
         ended: Arc<[u64]>,
         algorithm: Algorithm,
     ) -> Self {
-        let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
-        let slot = Slot { pe, members, rank, slot, own, ended };
+        let slot = Slot::new(pe, members, rank, slot, ended);
         let way = match algorithm {
             Algorithm::Everyone => Selected::Everyone(everyone::Everyone::new(&slot)),
             Algorithm::Central => Selected::Central(central::Central::new(&slot)),
@@ -335,8 +351,12 @@ impl Barrier {
                 dissemination::Dissemination::new(&slot),
             )),
             Algorithm::Nodes => Selected::Nodes(Relayed::new(&slot, nodes::Nodes::new(&slot))),
-            Algorithm::Hardware => Selected::Hardware(hardware::Hardware),
+            Algorithm::Hardware => unreachable!("hardware is joined, and not chosen"),
         };
+        Self::with_way(slot, algorithm, way)
+    }
+
+    fn with_way(slot: Slot, algorithm: Algorithm, way: Selected) -> Self {
         Barrier {
             slot,
             algorithm,
@@ -624,6 +644,9 @@ impl Drop for Barrier {
             && !self.lost.load(Ordering::Relaxed)
         {
             let slot = &self.slot;
+            if let Selected::Hardware(way) = &self.way {
+                way.leave(slot);
+            }
             slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
         }
     }
