@@ -19,9 +19,13 @@ impl Hardware {
     /// which are alike at all.
     pub(super) fn join(pe: &Pe, members: &[usize], slot: usize) -> Result<Option<Self>> {
         let asks = pe.has_far() && members.len() > 1 && std::env::var_os(ENV_BARRIER).is_none();
-        let Some(offered) = pe.fabric().barrier().filter(|_| asks) else { return Ok(None) };
-        let group = offered.join((slot != FIRST).then_some(members))?;
-        Ok(group.map(|group| Hardware { group }))
+        match if asks { pe.fabric().barrier() } else { None } {
+            Some(offered) => {
+                let group = offered.join((slot != FIRST).then_some(members))?;
+                Ok(group.map(|group| Hardware { group }))
+            }
+            None => Ok(None),
+        }
     }
 
     fn of(slot: &Slot) -> &dyn HardwareBarrier {
