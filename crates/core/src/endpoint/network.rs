@@ -43,9 +43,9 @@ pub struct BarrierGroup(pub u32);
 /// under way at a time; all PEs make the same ones in the same order. The end of one ends a
 /// [park](super::fabric::VirtualClock::park), as a change of memory does.
 pub trait NetworkCollectives {
-    /// The most bytes of a PE's part; 0 if the hardware does not serve this job. Each PE calls it
-    /// once, after the first [`HardwareBarrier::join`] and before anything else, and all get the
-    /// same answer.
+    /// The most bytes of a PE's part, in whole words; 0 if the hardware does not serve this job.
+    /// Each PE calls it once, after the first [`HardwareBarrier::join`] and before anything else,
+    /// and all get the same answer.
     ///
     /// # Errors
     /// Errors of the network.
