@@ -39,6 +39,7 @@ impl Asks {
                 HostOp::Store { to, word: Payload::word(size.into(), bits) }
             }
             Ask::Put { to, reuse, signal, .. } => HostOp::Put { to, data: block, signal, reuse },
+            Ask::Command { to, len, signal, kept } => HostOp::Prepare { to, len, signal, kept },
             Ask::Get { from, len } => HostOp::Get { from, len },
             Ask::Atomic { at, size, what } => HostOp::Atomic { at, size, what },
             Ask::Fence => HostOp::Fence,

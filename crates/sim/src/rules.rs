@@ -45,9 +45,11 @@ impl Rules {
         }
         match ask {
             Ask::Begin => Err("this PE has begun already"),
-            Ask::Store { .. } | Ask::Put { .. } | Ask::Get { .. } | Ask::Atomic { .. } => {
-                check_memory(hosted, pe, ask)
-            }
+            Ask::Store { .. }
+            | Ask::Put { .. }
+            | Ask::Command { .. }
+            | Ask::Get { .. }
+            | Ask::Atomic { .. } => check_memory(hosted, pe, ask),
             Ask::Arrive { group } => self.check_arrival(group),
             Ask::Phase { group } if !self.barriers.contains_key(&group) => Err(NO_BARRIER),
             Ask::Leave { group } => self.check_leave(group),
@@ -144,7 +146,7 @@ fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> 
             memory(to, size.into(), true)
         }
         Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
-        Ask::Put { to, len, signal, .. } => {
+        Ask::Put { to, len, signal, .. } | Ask::Command { to, len, signal, .. } => {
             if len > 0 {
                 memory(to, len as usize, true)?;
             }

@@ -113,6 +113,7 @@ impl World {
                 signal.op == memonet_core::SignalOp::Add && !nic.has(Feature::Atomics)
             }
             HostOp::Group(_) => !nic.has(Feature::Groups),
+            HostOp::Prepare { .. } => !nic.has(Feature::Commands),
             // What an agent still has to do must not be overtaken by what the hardware does at
             // once.
             HostOp::Fence => agents.owes(op.pe),

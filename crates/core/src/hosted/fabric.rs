@@ -97,6 +97,20 @@ impl<P: Port> HostedFabric<P> {
         Ok((came as usize).checked_sub(1))
     }
 
+    /// Has the machine keep a command, or drop it. What is sent in parts has none.
+    fn ask_command(
+        &self,
+        to: FarAddress,
+        len: usize,
+        signal: Option<Signal>,
+        kept: bool,
+    ) -> Result<()> {
+        match len <= MOST_BYTES {
+            true => self.ask(Ask::Command { to, len: len as u32, signal, kept }).map(drop),
+            false => Ok(()),
+        }
+    }
+
     /// # Safety
     /// `src` is readable for `len` bytes.
     unsafe fn write(
@@ -173,6 +187,28 @@ impl<P: Port> Fabric for HostedFabric<P> {
         let signal = Signal { at: signal, op, value };
         // SAFETY: the caller promises the source.
         unsafe { self.write(to, src, len, true, Some(signal)) }
+    }
+
+    unsafe fn put_signal_nbi(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        let signal = Signal { at: signal, op, value };
+        // SAFETY: the caller promises the source.
+        unsafe { self.write(to, src, len, false, Some(signal)) }
+    }
+
+    fn keep_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<()> {
+        self.ask_command(to, len, signal, true)
+    }
+
+    fn drop_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<()> {
+        self.ask_command(to, len, signal, false)
     }
 
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {

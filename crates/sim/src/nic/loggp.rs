@@ -308,7 +308,7 @@ impl Nic for LogGp {
     fn has(&self, feature: Feature) -> bool {
         match feature {
             Feature::Get | Feature::Atomics => self.is.remote_dma.is_some(),
-            Feature::Groups | Feature::Datagrams => false,
+            Feature::Groups | Feature::Datagrams | Feature::Commands => false,
         }
     }
 
@@ -362,7 +362,7 @@ impl Nic for LogGp {
             }
             HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
-            HostOp::Group(_) | HostOp::Command(_) => {
+            HostOp::Group(_) | HostOp::Command(_) | HostOp::Prepare { .. } => {
                 cx.finish(cx.now(), op, Answer::refused("a LogGP network has no such operation"))
             }
         }

@@ -82,6 +82,8 @@ pub enum Feature {
     Groups,
     /// Groups for datagrams.
     Datagrams,
+    /// [`HostOp::Prepare`].
+    Commands,
 }
 
 /// The NICs of a machine.
