@@ -293,6 +293,39 @@ fn barriers_by_hardware() {
     }
 }
 
+/// Barriers of any team go by the wires, in all their forms, once they have taken them from another
+/// team.
+#[test]
+fn barriers_of_teams_by_hardware() {
+    const ROUNDS: u32 = 50;
+    let machine = Machine::load("scc").unwrap();
+    let done = run(&machine, 4, &Options::default(), |job| {
+        let world = job.world();
+        let half: Vec<usize> = (0..4).filter(|pe| pe % 2 == job.pe() % 2).rev().collect();
+        let half = world.team(&half).unwrap().unwrap();
+        let all = world.new_barrier().unwrap();
+        let timed = |f: &dyn Fn()| {
+            (0..4).for_each(|_| f());
+            let start = now();
+            (0..ROUNDS).for_each(|_| f());
+            (now() - start) / ROUNDS
+        };
+        let times = [
+            timed(&|| half.barrier().unwrap()),
+            timed(&|| all.step().unwrap()),
+            timed(&|| all.arrive().unwrap().wait().unwrap()),
+            timed(&|| while !half.split_barrier().try_step().unwrap() {}),
+            timed(&|| world.barrier().unwrap()),
+        ];
+        all.wait().unwrap();
+        half.split_barrier().wait().unwrap();
+        times
+    });
+    for times in done.unwrap().results {
+        assert!(times.iter().all(|&time| time <= Duration::from_nanos(6200)), "{times:?}");
+    }
+}
+
 /// A barrier that hardware cannot complete is a deadlock like any other.
 #[test]
 fn a_barrier_without_wires_is_a_deadlock() {

@@ -3,7 +3,7 @@
 //! A phase has two halves: [`arrive`](Barrier::arrive) announces this PE, and [`Arrival::wait`]
 //! returns when all PEs have arrived. Between the two a PE does work that does not depend on the
 //! others. [`step`](Barrier::step) is the form with one call per phase: it completes the previous
-//! phase and arrives at the next.
+//! phase and arrives at the next. [`try_step`](Barrier::try_step) does so if it need not wait.
 //!
 //! Five algorithms need no hardware. All of them only store growing numbers into words of the
 //! barrier's slot in the members' segments, through routes, so they run on every fabric:
@@ -459,6 +459,38 @@ impl Barrier {
     /// As for [`arrive`](Self::arrive).
     pub fn step(&self) -> Result<()> {
         Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+    }
+
+    /// [`step`](Self::step), if the previous phase is complete: then this PE arrives at the next,
+    /// and gets true. Otherwise it gets false, and nothing changes.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let barrier = job.world().new_barrier()?;
+    /// let mut rounds = 0;
+    /// while rounds < 10 {
+    ///     if barrier.try_step()? {
+    ///         rounds += 1; // every PE has made `rounds - 1` steps
+    ///     } // else: work that does not depend on the others
+    /// }
+    /// barrier.wait()?;
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`arrive`](Self::arrive).
+    pub fn try_step(&self) -> Result<bool> {
+        Ok(self.alone(|| {
+            by_way!(self, way => {
+                let complete = self.look(way)?;
+                if complete {
+                    self.next(way)?;
+                }
+                Ok(complete)
+            })
+        })?)
     }
 
     /// Whether every member has arrived at the phase at which this PE arrived last.
