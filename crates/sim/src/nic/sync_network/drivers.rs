@@ -20,8 +20,9 @@
 //! **No barrier is passed too early.** A1: All members of a group agree by which way a phase goes:
 //! a phase is told to be by the wires before any member arrives at it, and when the chain is taken
 //! from the group, all members go by messages. A2: A phase whose completion is decided on the wires
-//! stays complete: nothing is withdrawn from it. A3: Of two groups that disturb each other only one
-//! holds the chain, and boards drive wires for the holder alone.
+//! stays complete: nothing is withdrawn from it, and the chain stays with its group until the
+//! boards have seen it. A3: Of two groups that disturb each other only one holds the chain, and
+//! boards drive wires for the holder alone.
 //!
 //! The messages cost what messages of the LAN cost, and a driver's time, apart from that of the
 //! program. One thing costs nothing here: when the arbiter takes the chain from a group, the
@@ -73,8 +74,11 @@ impl SyncNetwork {
             Message::Arrived(group) => self.count_arrival(cx, group),
             // Where another member has wanted the chain before, the answer is on its way.
             Message::Want(group) if self.holders.contains(&group) => {}
+            // Signals are under way: the arbiter looks again.
+            Message::Want(group) if !self.hold(cx, group, true) => {
+                self.listen(cx, ARBITER, message);
+            }
             Message::Want(group) => {
-                self.hold(cx, group, true);
                 for &member in self.groups[group as usize - 1].members.clone().iter() {
                     self.tell(cx, ARBITER, Node(member), Message::Carry(group));
                 }
@@ -161,15 +165,18 @@ impl SyncNetwork {
         }
     }
 
-    /// Whether a collective of a group is under way, at any member.
+    /// Whether the signals of a complete barrier of a group, or its collective, are under way, at
+    /// any member.
     fn is_under_way(&self, number: u32) -> bool {
         let group = &self.groups[number as usize - 1];
         let boards = || group.members.iter().map(|&member| (member, &self.boards[member as usize]));
+        if group.wanted == Wanted::Barrier {
+            return boards().any(|(at, _)| self.wires.is_completing(at as usize));
+        }
         let mut begun = boards().map(|(_, board)| board.begun);
         let first = begun.next();
-        group.wanted == Wanted::Collectives
-            && (begun.any(|begun| Some(begun) != first)
-                || boards().any(|(at, board)| board.part.is_some() || !self.chain.is_empty(at)))
+        begun.any(|begun| Some(begun) != first)
+            || boards().any(|(at, board)| board.part.is_some() || !self.chain.is_empty(at))
     }
 
     /// Takes the chain from a group.

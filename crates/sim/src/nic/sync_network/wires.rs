@@ -114,6 +114,11 @@ impl Wires {
         true
     }
 
+    /// Whether a board's barrier is complete, and the board will see that.
+    pub fn is_completing(&self, board: usize) -> bool {
+        self.boards[board].completing
+    }
+
     /// Takes back a board's arrival at a barrier that is not complete: the driver has the board
     /// name itself alone, so that its flag is cleared. Returns false where there is nothing to take
     /// back.
