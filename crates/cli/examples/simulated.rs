@@ -29,6 +29,7 @@ fn main() -> ExitCode {
             "random-blocks" => random_blocks(&job, number()),
             "restricted" => restricted(&job),
             "offers" => offers(&job),
+            "barriers" => barriers(&job),
             "talk" => talk(&job),
             "poll" => poll(&job),
             "listen" => listen(&job),
@@ -80,6 +81,36 @@ fn offers(job: &Job) -> Result<()> {
         assert_eq!(many.to_vec(), [round * 10 + root as u64; 3000]);
     }
     println!("{}: {:?}", job.pe(), w.to_vec());
+    job.barrier()
+}
+
+/// Barriers of teams that overlap, with phases under way at once, and collectives between them.
+fn barriers(job: &Job) -> Result<()> {
+    let w = job.window::<u64>(2)?;
+    let (from, to) = (w.span(0..1)?, w.span(1..2)?);
+    let came = job.window::<u64>(job.npes())?;
+    let lists: Vec<Vec<usize>> = vec![(0..job.npes()).collect(), vec![1, 0], vec![2, 1]];
+    let mut teams = Vec::new();
+    for list in &lists {
+        teams.extend(job.world().team(list)?);
+    }
+    let split = job.world().new_barrier()?;
+    for round in 1..=30 {
+        while !split.try_step()? {}
+        for team in &teams {
+            for &pe in team.members() {
+                came.remote(pe, job.pe())?.store(round * 10 + team.len() as u64);
+            }
+            team.barrier()?;
+            for &pe in team.members() {
+                assert!(came.read(pe) >= round * 10 + 2, "round {round}: PE {pe}");
+            }
+        }
+        w.write(0, round + job.pe() as u64);
+        job.world().all_reduce_into(Sum, to, from)?;
+        split.wait()?;
+    }
+    println!("{}: {}", job.pe(), w.read(1));
     job.barrier()
 }
 

@@ -130,7 +130,7 @@ fn blocks_of_all_lengths_arrive_on_every_machine() {
 
 #[test]
 fn results_are_those_of_a_real_machine() {
-    for program in ["blocks", "restricted", "offers"] {
+    for program in ["blocks", "restricted", "offers", "barriers"] {
         let real = run(&["-n", "3", &PROGRAM, program]);
         assert_eq!(real.status, 0, "{real:?}");
         for machine in MACHINES {

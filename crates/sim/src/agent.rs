@@ -19,7 +19,7 @@
 use crate::cx::Cx;
 use crate::host::{Answer, Atomic, GroupOp, HostOp, Signal};
 use crate::machine::{Machine, MachineError};
-use crate::memory::MAILBOXES;
+use crate::mailbox::{MAILBOXES, message, number_of};
 use crate::nic::{Call, Feature, Nic, Unit};
 use crate::op::{Op, Pe};
 use crate::packet::{Node, Payload};
@@ -134,6 +134,7 @@ impl Agents {
                 }
                 nic.begin(cx, call(op, self.pes, request));
             }
+            HostOp::Prepare { .. } => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Fence => self.agents[op.pe.index()].fences.push(op),
             HostOp::Group(GroupOp::Join { .. }) => cx.finish(cx.now(), op, Answer::value(0)),
             // The message does not show the call, which may hold a long block.
@@ -242,19 +243,4 @@ pub(crate) fn answered(op: Op, answer: &Answer) {
 
 fn call(op: Op, pes: u32, what: HostOp) -> Call {
     Call { op, node: Node(op.pe.owner(pes).0), what }
-}
-
-/// A put of a message about a request into a mailbox.
-fn message(pe: u32, region: u32, number: u32, len: usize) -> HostOp {
-    HostOp::Put {
-        to: FarAddress { pe, region, offset: u64::from(number) << 32 },
-        data: Payload::copy(&vec![0; len]),
-        signal: None,
-        reuse: true,
-    }
-}
-
-/// The number of the request that a place in a mailbox is for.
-fn number_of(to: FarAddress) -> u32 {
-    (to.offset >> 32) as u32
 }

@@ -18,37 +18,39 @@ const NOT_HERE: Error = Error::Misuse(
     "a simulated PE has one thread: its job was used by another, or after its program had ended",
 );
 
-/// Turns a PE's questions into requests. Each PE has its own, which remembers the groups of all PEs
-/// that the PE has joined.
+/// Turns a PE's questions into requests. Each PE has its own, which remembers the group of all PEs
+/// for collectives.
 pub(crate) struct Asks {
     /// All PEs. The whole job shares one list.
     everybody: Arc<[u32]>,
-    /// The group of all PEs for barriers; 0 until the PE has joined it.
-    all: AtomicU32,
     /// The group of all PEs for collectives; 0 until the PE has joined it.
     all_for_collectives: AtomicU32,
 }
 
 impl Asks {
     pub(crate) fn new(everybody: Arc<[u32]>) -> Self {
-        Asks { everybody, all: AtomicU32::new(0), all_for_collectives: AtomicU32::new(0) }
+        Asks { everybody, all_for_collectives: AtomicU32::new(0) }
     }
 
     /// The request for a question. `block` is the data that goes with the question.
     pub(crate) fn request(&self, ask: Ask, block: Payload) -> Request {
-        let all = || self.all.load(Ordering::Relaxed);
         Request::Host(match ask {
             Ask::Store { to, size, bits } => {
                 HostOp::Store { to, word: Payload::word(size.into(), bits) }
             }
             Ask::Put { to, reuse, signal, .. } => HostOp::Put { to, data: block, signal, reuse },
+            Ask::Command { to, len, signal, kept } => HostOp::Prepare { to, len, signal, kept },
             Ask::Get { from, len } => HostOp::Get { from, len },
             Ask::Atomic { at, size, what } => HostOp::Atomic { at, size, what },
             Ask::Fence => HostOp::Fence,
             Ask::Quiet => HostOp::Quiet,
-            Ask::Join => self.join_all(Wanted::Barrier),
-            Ask::Arrive => HostOp::Group(GroupOp::Arrive(all())),
-            Ask::Phase => HostOp::Group(GroupOp::Phase(all())),
+            Ask::Join { len: 0 } => self.join_all(Wanted::Barrier),
+            Ask::Join { .. } => HostOp::Group(GroupOp::Join {
+                members: members(&block).into(),
+                wanted: Wanted::Barrier,
+            }),
+            Ask::Arrive { group } => HostOp::Group(GroupOp::Arrive(group)),
+            Ask::Phase { group } => HostOp::Group(GroupOp::Phase(group)),
             Ask::JoinCollectives => self.join_all(Wanted::Collectives),
             Ask::Collective { what, .. } => HostOp::Group(GroupOp::Collective {
                 group: self.all_for_collectives.load(Ordering::Relaxed),
@@ -87,11 +89,8 @@ impl Asks {
 
     /// Remembers what the answer to `ask` says.
     pub(crate) fn answered(&self, ask: Ask, answer: &Answer) {
-        let group = answer.value as u32;
-        match ask {
-            Ask::Join => self.all.store(group, Ordering::Relaxed),
-            Ask::JoinCollectives => self.all_for_collectives.store(group, Ordering::Relaxed),
-            _ => {}
+        if let Ask::JoinCollectives = ask {
+            self.all_for_collectives.store(answer.value as u32, Ordering::Relaxed);
         }
     }
 }

@@ -35,6 +35,18 @@ pub enum HostOp {
         /// Whether the program may change its source when the call returns.
         reuse: bool,
     },
+    /// The program will make this put, without `reuse`, again and again: hardware that keeps
+    /// commands builds one now. Or it will not any more. Hardware that keeps none is not asked.
+    Prepare {
+        /// As in [`Put`](Self::Put).
+        to: FarAddress,
+        /// Bytes of the block.
+        len: u32,
+        /// As in [`Put`](Self::Put).
+        signal: Option<Signal>,
+        /// Whether the command is kept from now on.
+        kept: bool,
+    },
     /// Reads a block. Answered with its bytes.
     Get {
         /// Where.

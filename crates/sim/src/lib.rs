@@ -116,6 +116,7 @@ mod events;
 mod fabric;
 pub mod host;
 pub mod machine;
+mod mailbox;
 pub mod memory;
 pub mod network;
 pub mod nic;

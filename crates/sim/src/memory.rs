@@ -5,9 +5,6 @@ use crate::op::Pe;
 use crate::packet::Payload;
 use memonet_core::unstable::fabric::FarAddress;
 
-/// The first of the two regions that are mailboxes of agents. They are no memory of the job.
-pub(crate) const MAILBOXES: u32 = u32::MAX - 1;
-
 /// The memory that NICs deliver into. Addresses come from resolved remotes, whose bounds and rights
 /// were checked. They are checked again here, because a kind may compute other addresses from them.
 pub trait Memory {

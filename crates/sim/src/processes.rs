@@ -307,7 +307,7 @@ impl Process<'_> {
                 Payload::copy(&bytes.ok_or("no block is that long")?)
             }
         };
-        if let Ask::JoinDatagrams { .. } = ask {
+        if let Ask::JoinDatagrams { .. } | Ask::Join { len: 4.. } = ask {
             let mut members = members(&block);
             let inside = members.contains(&self.pe)
                 && members.iter().all(|&pe| (pe as usize) < self.shared.hosted.npes());

@@ -4,23 +4,26 @@ use crate::host::Answer;
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::hosted::{Ask, Hosted, MOST_BYTES};
+use std::collections::BTreeMap;
 
 /// No network takes longer packets.
 const LONGEST_PACKET_BYTES: usize = 1 << 20;
 
+const NO_BARRIER: &str = "this PE has joined no such barrier of the machine's";
+const NOT_COMPLETE: &str = "this PE has not seen the barrier's last phase complete";
+
 /// What one PE has joined, and so may ask.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
-    barrier: Phases,
+    /// The groups for barriers that the PE is in.
+    barriers: BTreeMap<u32, Phases>,
     joined_collectives: bool,
     collectives_serve: bool,
 }
 
-/// Where a PE is in the phases of the machine's barrier.
+/// Where a PE is in the phases of a group's barrier.
 #[derive(Debug, Clone, Copy, Default)]
 struct Phases {
-    joined: bool,
-    serves: bool,
     arrived: u64,
     complete: u64,
 }
@@ -42,21 +45,26 @@ impl Rules {
         }
         match ask {
             Ask::Begin => Err("this PE has begun already"),
-            Ask::Store { .. } | Ask::Put { .. } | Ask::Get { .. } | Ask::Atomic { .. } => {
-                check_memory(hosted, pe, ask)
-            }
-            Ask::Join | Ask::Arrive | Ask::Phase => self.check_barrier(ask),
+            Ask::Store { .. }
+            | Ask::Put { .. }
+            | Ask::Command { .. }
+            | Ask::Get { .. }
+            | Ask::Atomic { .. } => check_memory(hosted, pe, ask),
+            Ask::Arrive { group } => self.check_arrival(group),
+            Ask::Phase { group } if !self.barriers.contains_key(&group) => Err(NO_BARRIER),
+            Ask::Leave { group } => self.check_leave(group),
             Ask::JoinCollectives | Ask::Collective { .. } | Ask::Collected { .. } => {
                 self.check_collectives(ask)
             }
-            Ask::JoinDatagrams { len, .. } if len % 4 != 0 => {
+            Ask::Join { len } | Ask::JoinDatagrams { len, .. } if len % 4 != 0 => {
                 Err("a list of members has 4 bytes for each")
             }
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
-            Ask::JoinDatagrams { .. }
+            Ask::Join { .. }
+            | Ask::Phase { .. }
+            | Ask::JoinDatagrams { .. }
             | Ask::Send { .. }
             | Ask::Receive { .. }
-            | Ask::Leave { .. }
             | Ask::Map { .. }
             | Ask::Unmap { .. }
             | Ask::Fence
@@ -71,31 +79,36 @@ impl Rules {
     pub(crate) fn answered(&mut self, ask: Ask, answer: &Answer) {
         let serves = answer.refused.is_none() && answer.value != 0;
         match ask {
-            Ask::Join => self.barrier.serves = serves,
-            Ask::Phase => self.barrier.complete = answer.value,
+            Ask::Join { .. } if serves => {
+                self.barriers.insert(answer.value as u32, Phases::default());
+            }
+            Ask::Phase { group } => {
+                if let Some(barrier) = self.barriers.get_mut(&group) {
+                    barrier.complete = answer.value;
+                }
+            }
             Ask::JoinCollectives => self.collectives_serve = serves,
             _ => {}
         }
     }
 
-    fn check_barrier(&mut self, ask: Ask) -> Result<(), &'static str> {
-        let barrier = &mut self.barrier;
-        match ask {
-            Ask::Join if std::mem::replace(&mut barrier.joined, true) => {
-                Err("this PE has joined the machine's barrier already")
-            }
-            Ask::Arrive | Ask::Phase if !barrier.serves => {
-                Err("this PE has not joined the machine's barrier")
-            }
-            Ask::Arrive if barrier.arrived != barrier.complete => {
-                Err("this PE has not seen the barrier's last phase complete")
-            }
-            Ask::Arrive => {
-                barrier.arrived += 1;
-                Ok(())
-            }
-            _ => Ok(()),
+    fn check_arrival(&mut self, group: u32) -> Result<(), &'static str> {
+        let barrier = self.barriers.get_mut(&group).ok_or(NO_BARRIER)?;
+        if barrier.arrived != barrier.complete {
+            return Err(NOT_COMPLETE);
         }
+        barrier.arrived += 1;
+        Ok(())
+    }
+
+    /// A group that is none for barriers is one for datagrams, or the NIC refuses it.
+    fn check_leave(&mut self, group: u32) -> Result<(), &'static str> {
+        match self.barriers.get(&group) {
+            Some(barrier) if barrier.arrived != barrier.complete => return Err(NOT_COMPLETE),
+            Some(_) => self.barriers.remove(&group),
+            None => None,
+        };
+        Ok(())
     }
 
     fn check_collectives(&mut self, ask: Ask) -> Result<(), &'static str> {
@@ -133,7 +146,7 @@ fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> 
             memory(to, size.into(), true)
         }
         Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
-        Ask::Put { to, len, signal, .. } => {
+        Ask::Put { to, len, signal, .. } | Ask::Command { to, len, signal, .. } => {
             if len > 0 {
                 memory(to, len as usize, true)?;
             }

@@ -81,7 +81,11 @@ impl PeUsage {
             HostOp::Group(GroupOp::Collective { data, .. } | GroupOp::Send { data, .. }) => {
                 self.written += data.len() as u64;
             }
-            HostOp::Group(_) | HostOp::Fence | HostOp::Quiet | HostOp::Command(_) => {}
+            HostOp::Group(_)
+            | HostOp::Prepare { .. }
+            | HostOp::Fence
+            | HostOp::Quiet
+            | HostOp::Command(_) => {}
         }
     }
 }

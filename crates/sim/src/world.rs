@@ -7,7 +7,8 @@ use crate::events::Event;
 pub use crate::events::{Happened, Wake};
 use crate::host::{HostOp, Polling};
 use crate::machine::{Machine, MachineError};
-use crate::memory::{MAILBOXES, Memory, PlainMemory};
+use crate::mailbox::{DRIVERS, MAILBOXES, number_of};
+use crate::memory::{Memory, PlainMemory};
 use crate::network::Network;
 use crate::nic::{self, Call, Feature, Nic};
 use crate::op::{Op, Pe};
@@ -128,6 +129,7 @@ impl World {
                 signal.op == memonet_core::SignalOp::Add && !nic.has(Feature::Atomics)
             }
             HostOp::Group(_) => !nic.has(Feature::Groups),
+            HostOp::Prepare { .. } => !nic.has(Feature::Commands),
             // What an agent still has to do must not be overtaken by what the hardware does at
             // once.
             HostOp::Fence => agents.owes(op.pe),
@@ -180,7 +182,9 @@ impl World {
             Event::Land { landing } => {
                 let Landing { op, to, data } = cx.parts.landings.take(landing);
                 cx.parts.counts.landed += 1;
-                if to.region >= MAILBOXES {
+                if to.region == DRIVERS {
+                    nic.message(&mut cx, Node(to.pe), number_of(to));
+                } else if to.region >= MAILBOXES {
                     agents.received(&mut cx, &mut **nic, to, &data);
                 } else {
                     let by = op.pe.owner(cx.parts.pes);

@@ -332,6 +332,39 @@ fn barriers_by_hardware() {
     }
 }
 
+/// Barriers of any team go by the wires, in all their forms, once they have taken them from another
+/// team.
+#[test]
+fn barriers_of_teams_by_hardware() {
+    const ROUNDS: u32 = 50;
+    let machine = Machine::load("scc").unwrap();
+    let done = run(&machine, 4, &Options::default(), |job| {
+        let world = job.world();
+        let half: Vec<usize> = (0..4).filter(|pe| pe % 2 == job.pe() % 2).rev().collect();
+        let half = world.team(&half).unwrap().unwrap();
+        let all = world.new_barrier().unwrap();
+        let timed = |f: &dyn Fn()| {
+            (0..4).for_each(|_| f());
+            let start = now();
+            (0..ROUNDS).for_each(|_| f());
+            (now() - start) / ROUNDS
+        };
+        let times = [
+            timed(&|| half.barrier().unwrap()),
+            timed(&|| all.step().unwrap()),
+            timed(&|| all.arrive().unwrap().wait().unwrap()),
+            timed(&|| while !half.split_barrier().try_step().unwrap() {}),
+            timed(&|| world.barrier().unwrap()),
+        ];
+        all.wait().unwrap();
+        half.split_barrier().wait().unwrap();
+        times
+    });
+    for times in done.unwrap().results {
+        assert!(times.iter().all(|&time| time <= Duration::from_nanos(6200)), "{times:?}");
+    }
+}
+
 /// A barrier that hardware cannot complete is a deadlock like any other.
 #[test]
 fn a_barrier_without_wires_is_a_deadlock() {
@@ -350,19 +383,19 @@ fn a_barrier_without_wires_is_a_deadlock() {
     assert!(matches!(error, Err(Error::Deadlock { .. })), "{error:?}");
 }
 
-/// Where a machine has collectives in the network, those of the library of few integers go by them:
-/// no packet is sent, and the results are those of software.
+/// Where a machine has collectives in the network, those of the library of few integers go by them,
+/// in parts where they are longer: the results are those of software.
 #[test]
 fn collectives_by_hardware() {
     use memonet_core::{And, Max, Min, Or, Product, Sum, Window};
-    fn results(job: &Job, round: i64) -> Vec<Vec<i64>> {
-        let w: Window<i64> = job.window(14).unwrap();
+    fn results(job: &Job, round: i64, len: usize) -> Vec<Vec<i64>> {
+        let w: Window<i64> = job.window(2 * len).unwrap();
         let small: Window<i16> = job.window(2).unwrap();
         let mut all = Vec::new();
         let me = job.pe() as i64;
-        let (from, to) = (w.span(0..7).unwrap(), w.span(7..14).unwrap());
+        let (from, to) = (w.span(0..len).unwrap(), w.span(len..2 * len).unwrap());
         let world = job.world();
-        let values: Vec<i64> = (0..7)
+        let values: Vec<i64> = (0..len as i64)
             .map(|i| ((round + 3) * (me - 2)).wrapping_mul(0x1234_5678_9abc_def1) ^ i << 60)
             .collect();
         let root = round as usize % job.npes();
@@ -398,14 +431,17 @@ fn collectives_by_hardware() {
             let options = Options { record: true, ..Options::default() };
             run(&machine, pes, &options, |job| {
                 let most = job.world().most_in_network();
-                (0..3).map(|round| results(&job, round)).map(|all| (most, all)).collect::<Vec<_>>()
+                // A part of the network has 7 words, and a collective has at most 16 parts.
+                let lens = [7, 1, 8, 14, 15, 16 * 7, 16 * 7 + 1];
+                let results = (0..).zip(lens).map(|(round, len)| results(&job, round, len));
+                results.map(|all| (most, all)).collect::<Vec<_>>()
             })
             .unwrap()
         };
         let (hardware, software) = (on("scc"), on("fast-ethernet-udp"));
         for (pe, (hard, soft)) in hardware.results.iter().zip(&software.results).enumerate() {
             for ((most, hard), (none, soft)) in hard.iter().zip(soft) {
-                assert_eq!((*most, *none), (56, 0));
+                assert_eq!((*most, *none), (16 * 56, 0));
                 assert_eq!(hard, soft, "PE {pe} of {pes}");
             }
         }
@@ -418,13 +454,16 @@ fn collectives_by_hardware_send_nothing() {
     let machine = Machine::load("scc").unwrap();
     let packets = |rounds: usize| {
         let done = run(&machine, 5, &Options::default(), |job| {
-            let w = job.window::<u32>(2).unwrap();
-            let (from, to) = (w.span(0..1).unwrap(), w.span(1..2).unwrap());
+            let w = job.window::<u32>(60).unwrap();
             for round in 0..rounds {
+                // Up to five parts of the network.
+                let len = 1 + round % 30;
+                let (from, to) = (w.span(0..len).unwrap(), w.span(30..30 + len).unwrap());
                 job.compute((round * 1777 * (1 + job.pe()) % 20_000) as u64);
-                w.write(0, (round + job.pe()) as u32);
+                w.fill(0..len, (round + job.pe()) as u32);
                 job.world().all_reduce_into(memonet_core::Sum, to, from).unwrap();
-                assert_eq!(w.read(1), 5 * round as u32 + 10);
+                assert_eq!(w.read(30), 5 * round as u32 + 10);
+                assert_eq!(w.read(29 + len), 5 * round as u32 + 10);
                 if round % 3 == 0 {
                     job.barrier().unwrap();
                 }

@@ -6,7 +6,7 @@
 //!
 //! | algorithm | chosen for | reason, as measured |
 //! |---|---|---|
-//! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all |
+//! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all; [up to so many parts](super::network) |
 //! | [`Nodes`](Algorithm::Nodes) | members on several nodes, some on one: broadcasts, all-gathers, gathers and reductions of which all elements fit an eager buffer, all-reduces on up to [`MOST_CHAINED`] nodes of consecutive ranks | data cross to a node once, and a head talks to log2 of the nodes; [the rest gains nothing](super::nodes) |
 //! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | only one cache line travels; wins on 2 to 16 near PEs wherever the data fit, and far |
 //! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near; far where rounds have no room | saves a meeting; members read in place |
@@ -202,7 +202,7 @@ impl Team {
                 Some(_) => None,
             },
             forced: self.forced(),
-            in_network: if failed { 0 } else { network.most },
+            in_network: if failed { 0 } else { self.most_in_network() },
             multicast_from: self.multicast_from(),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message. They
 //! use no lines, no eager buffers and no steps, at any member: which way a collective goes depends
-//! on arguments that all members give alike.
+//! on arguments that all members give alike. What is longer than the network takes at once is cut
+//! into parts, up to [`MOST_PARTS`], one after the other.
 //!
 //! Integers travel as words of 64 bits. Sums, ands and ors of words have the same low bits as those
 //! of the elements. For minimum and maximum, a signed element is sign-extended and its sign bit
@@ -29,6 +30,11 @@ use crate::wait::{self, Awaiting, Terms};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
+/// The most parts into which a collective is cut. On SCC, 16 parts of a broadcast to one other PE
+/// take 236 us, and 282 by messages; 32 parts take 469 us, and 409 by messages. On more PEs
+/// messages gain later.
+const MOST_PARTS: usize = 16;
+
 /// Bytes of a word of the network.
 const WORD_BYTES: usize = 8;
 
@@ -42,9 +48,10 @@ pub(super) fn as_words(elements: &Elements<'_>, goal: Goal, bytes: usize) -> Opt
 
 impl Team {
     /// The most bytes of a broadcast that the network makes for this team; 0 where it makes none.
-    /// It makes reductions and scans of an eighth as many integers.
+    /// It makes reductions and scans of an eighth as many integers. They are cut into as many
+    /// collectives of the network as they need.
     pub fn most_in_network(&self) -> usize {
-        self.network().most
+        self.network().most.saturating_mul(MOST_PARTS)
     }
 
     /// Broadcasts by the network.
@@ -110,8 +117,16 @@ impl Team {
         Ok(())
     }
 
-    /// Lets the network make a collective. Gives its result, which is as long as the part.
-    fn in_network(&self, what: NetworkCollective, part: &[u8]) -> Result<Vec<u8>> {
+    /// Lets the network make a collective, in parts that it takes, one after the other. Gives its
+    /// result, which is as long as `given`.
+    fn in_network(&self, what: NetworkCollective, given: &[u8]) -> Result<Vec<u8>> {
+        let parts = given.chunks(self.network().most);
+        let results = parts.map(|part| self.part_in_network(what, part));
+        Ok(results.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// Lets the network make a collective of one part.
+    fn part_in_network(&self, what: NetworkCollective, part: &[u8]) -> Result<Vec<u8>> {
         let (pe, network) = (self.pe(), self.network());
         let offered = pe.fabric().collectives().expect("what the team has joined");
         self.split_barrier().complete_for_collective()?;

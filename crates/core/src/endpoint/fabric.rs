@@ -48,7 +48,7 @@
 //!   failed then, and waits that depend on it end as [`unreachable`](Fabric::unreachable) says.
 
 pub use super::network::{
-    DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams, HardwareBarrier, NetworkCollective,
+    BarrierGroup, DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams, HardwareBarrier, NetworkCollective,
     NetworkCollectives, WordOperator,
 };
 pub use super::record::{Costs, Record};
@@ -187,8 +187,8 @@ pub trait Fabric: Send + Sync {
 
     /// Prepares a put of `len` bytes from `src` on, followed by `signal` if there is one, to be
     /// started many times. It reads and writes nothing before the first start. By default each
-    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi), and is
-    /// complete when all puts are.
+    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi), is
+    /// complete when all puts are, and has its [command kept](Self::keep_command).
     ///
     /// # Errors
     /// When the fabric cannot prepare it; then there is no transfer.
@@ -199,7 +199,26 @@ pub trait Fabric: Send + Sync {
         len: usize,
         signal: Option<Signal>,
     ) -> Result<Box<dyn Prepared>> {
+        self.keep_command(to, len, signal)?;
         Ok(Box::new(Repeated { to, src, len, signal }))
+    }
+
+    /// The program will make this put without a copy of its source again and again: hardware that
+    /// builds a command for it builds the command now, and keeps it. What keeps no commands does
+    /// nothing.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn keep_command(&self, _to: FarAddress, _len: usize, _signal: Option<Signal>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Undoes one [`keep_command`](Self::keep_command) with the same arguments.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn drop_command(&self, _to: FarAddress, _len: usize, _signal: Option<Signal>) -> Result<()> {
+        Ok(())
     }
 
     /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes, and returns its old value.
@@ -437,6 +456,15 @@ pub trait Prepared: Send {
     /// # Errors
     /// As for [`is_complete`](Self::is_complete).
     fn wait(&mut self, fabric: &dyn Fabric) -> Result<()>;
+
+    /// There will be no further start. Called once, before it is dropped, unless its owner is
+    /// forgotten.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn release(&mut self, _fabric: &dyn Fabric) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A prepared put of a fabric that prepares nothing: each start is a put, complete when all are.
@@ -471,5 +499,9 @@ impl Prepared for Repeated {
 
     fn wait(&mut self, fabric: &dyn Fabric) -> Result<()> {
         fabric.quiet()
+    }
+
+    fn release(&mut self, fabric: &dyn Fabric) -> Result<()> {
+        fabric.drop_command(self.to, self.len, self.signal)
     }
 }

@@ -2,36 +2,50 @@
 
 use crate::base::error::Result;
 
-/// A barrier of all PEs in the network's hardware. It does not order writes: a PE completes its
-/// writes before it arrives.
+/// Barriers in the network's hardware. They do not order writes: a PE completes its writes before
+/// it arrives. A PE may be in phases of several groups at once, whose members may overlap.
 pub trait HardwareBarrier {
-    /// Whether the hardware serves this job. Each PE calls it once, before anything else, and all
-    /// get the same answer.
+    /// Joins a new group: of these PEs, of which this PE is one, or of all PEs. Each member calls
+    /// it with the same list, and for each list equally often and in the same order. All get a
+    /// group, or none if the hardware cannot serve it. Returns when all members have called. If a
+    /// member leaves the job instead, members that still wait get no group.
     ///
     /// # Errors
     /// Errors of the network.
-    fn join(&self) -> Result<bool>;
+    fn join(&self, members: Option<&[usize]>) -> Result<Option<BarrierGroup>>;
 
     /// Makes this PE arrive at its next phase. It has seen the previous phase complete.
     ///
     /// # Errors
     /// As for [`join`](Self::join).
-    fn arrive(&self) -> Result<()>;
+    fn arrive(&self, group: BarrierGroup) -> Result<()>;
 
     /// Number of complete phases.
     ///
     /// # Errors
     /// As for [`join`](Self::join).
-    fn complete(&self) -> Result<u64>;
+    fn complete(&self, group: BarrierGroup) -> Result<u64>;
+
+    /// Leaves a group whose last phase this PE has seen complete. It ends when all members have
+    /// left.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn leave(&self, group: BarrierGroup) -> Result<()>;
 }
+
+/// A group for barriers, by its number at the fabric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BarrierGroup(pub u32);
 
 /// Collectives of all PEs in the network's hardware, on a few bytes, or on unsigned words of 64
 /// bits. Like those of the library, they are no barriers, and do not order writes. A PE has one
 /// under way at a time; all PEs make the same ones in the same order. The end of one ends a
 /// [park](super::fabric::VirtualClock::park), as a change of memory does.
 pub trait NetworkCollectives {
-    /// The most bytes of a PE's part; 0 if the hardware does not serve this job. Each PE calls it
-    /// once, before anything but [`HardwareBarrier::join`], and all get the same answer.
+    /// The most bytes of a PE's part, in whole words; 0 if the hardware does not serve this job.
+    /// Each PE calls it once, after the first [`HardwareBarrier::join`] and before anything else,
+    /// and all get the same answer.
     ///
     /// # Errors
     /// Errors of the network.

@@ -34,6 +34,18 @@ pub enum Ask {
         /// Visible only after the block.
         signal: Option<Signal>,
     },
+    /// [`Fabric::keep_command`](crate::endpoint::fabric::Fabric::keep_command), or
+    /// [`Fabric::drop_command`](crate::endpoint::fabric::Fabric::drop_command).
+    Command {
+        /// Where.
+        to: FarAddress,
+        /// Bytes of the block.
+        len: u32,
+        /// Visible only after the block.
+        signal: Option<Signal>,
+        /// Whether the command is kept from now on.
+        kept: bool,
+    },
     /// Gets a block, which is the answer.
     Get {
         /// Where.
@@ -56,13 +68,23 @@ pub enum Ask {
     Quiet,
     /// Answered at once: 1 when all writes of the PE are visible, otherwise 0.
     IsQuiet,
-    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join): the answer is 0
-    /// where the hardware does not serve the job.
-    Join,
+    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join). The block has the
+    /// members, 4 bytes each; an empty one stands for all PEs. The answer is the group's number, or
+    /// 0 where the hardware does not serve it.
+    Join {
+        /// Bytes of the block.
+        len: u32,
+    },
     /// [`HardwareBarrier::arrive`](crate::endpoint::fabric::HardwareBarrier::arrive).
-    Arrive,
+    Arrive {
+        /// The group.
+        group: u32,
+    },
     /// [`HardwareBarrier::complete`](crate::endpoint::fabric::HardwareBarrier::complete).
-    Phase,
+    Phase {
+        /// The group.
+        group: u32,
+    },
     /// [`NetworkCollectives::join`](crate::endpoint::fabric::NetworkCollectives::join): the
     /// answer's upper half has the most bytes.
     JoinCollectives,
@@ -106,7 +128,8 @@ pub enum Ask {
         /// The most bytes of a datagram.
         len: u32,
     },
-    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave).
+    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave), and
+    /// [`HardwareBarrier::leave`](crate::endpoint::fabric::HardwareBarrier::leave).
     Leave {
         /// The group.
         group: u32,
@@ -205,11 +228,13 @@ mod kind {
     pub(super) const SEND: u8 = 21;
     pub(super) const RECEIVE: u8 = 22;
     pub(super) const LEAVE: u8 = 23;
+    pub(super) const COMMAND: u8 = 24;
 }
 
 const OPERATIONS: [AtomicOp; 5] =
     [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
 const COMPARE_SWAP: u8 = OPERATIONS.len() as u8;
+/// Of a put: the source may change. Of a command: it is kept.
 const REUSE: u8 = 1;
 const SIGNAL_SET: u8 = 2;
 const SIGNAL_ADD: u8 = 4;
@@ -276,10 +301,17 @@ fn timed(front: u64, time: Duration) -> [u64; WORDS] {
     [front, nanos(time), 0, 0, 0, 0, 0, 0]
 }
 
-fn put_words(to: FarAddress, len: u32, reuse: bool, signal: Option<Signal>) -> [u64; WORDS] {
+/// The words of a put, or of a command for one.
+fn put_words(
+    kind: u8,
+    to: FarAddress,
+    len: u32,
+    reuse: bool,
+    signal: Option<Signal>,
+) -> [u64; WORDS] {
     let reuse = if reuse { REUSE } else { 0 };
     let Some(Signal { at, op, value }) = signal else {
-        return words(front(kind::PUT, 0, 0, reuse), to, [len.into()]);
+        return words(front(kind, 0, 0, reuse), to, [len.into()]);
     };
     let signal = match op {
         SignalOp::Set => SIGNAL_SET,
@@ -287,7 +319,7 @@ fn put_words(to: FarAddress, len: u32, reuse: bool, signal: Option<Signal>) -> [
     };
     let [signal_pe, signal_offset] = place(at);
     let rest = [len.into(), signal_pe, signal_offset, value];
-    words(front(kind::PUT, 0, 0, reuse | signal), to, rest)
+    words(front(kind, 0, 0, reuse | signal), to, rest)
 }
 
 fn atomic_words(at: FarAddress, size: u8, what: Atomic) -> [u64; WORDS] {
@@ -318,6 +350,7 @@ impl Ask {
         match self {
             Ask::Put { len, .. }
             | Ask::Collective { len, .. }
+            | Ask::Join { len }
             | Ask::JoinDatagrams { len, .. }
             | Ask::Send { len, .. } => len as usize,
             _ => 0,
@@ -344,15 +377,18 @@ impl Ask {
         match self {
             Ask::Begin => alone(kind::BEGIN),
             Ask::Store { to, size, bits } => words(front(kind::STORE, size, 0, 0), to, [bits]),
-            Ask::Put { to, len, reuse, signal } => put_words(to, len, reuse, signal),
+            Ask::Put { to, len, reuse, signal } => put_words(kind::PUT, to, len, reuse, signal),
+            Ask::Command { to, len, signal, kept } => {
+                put_words(kind::COMMAND, to, len, kept, signal)
+            }
             Ask::Get { from, len } => words(plain(kind::GET), from, [len.into()]),
             Ask::Atomic { at, size, what } => atomic_words(at, size, what),
             Ask::Fence => alone(kind::FENCE),
             Ask::Quiet => alone(kind::QUIET),
             Ask::IsQuiet => alone(kind::IS_QUIET),
-            Ask::Join => alone(kind::JOIN),
-            Ask::Arrive => alone(kind::ARRIVE),
-            Ask::Phase => alone(kind::PHASE),
+            Ask::Join { len } => words(plain(kind::JOIN), NOWHERE, [len.into()]),
+            Ask::Arrive { group } => words(plain(kind::ARRIVE), numbered(group), []),
+            Ask::Phase { group } => words(plain(kind::PHASE), numbered(group), []),
             Ask::Map { pe, region, len, file } => {
                 words(plain(kind::MAP), of_region(pe, region), [len, file.into()])
             }
@@ -391,7 +427,7 @@ impl Ask {
         Some(match kind {
             kind::BEGIN => Ask::Begin,
             kind::STORE => Ask::Store { to: at, size, bits: words[3] },
-            kind::PUT => {
+            put @ (kind::PUT | kind::COMMAND) => {
                 let op = match flags & !REUSE {
                     0 => None,
                     SIGNAL_SET => Some(SignalOp::Set),
@@ -400,7 +436,11 @@ impl Ask {
                 };
                 let signal =
                     |op| Signal { at: place_of([words[4], words[5]]), op, value: words[6] };
-                Ask::Put { to: at, len: len()?, reuse: flags & REUSE != 0, signal: op.map(signal) }
+                let (len, marked, signal) = (len()?, flags & REUSE != 0, op.map(signal));
+                match put {
+                    kind::PUT => Ask::Put { to: at, len, reuse: marked, signal },
+                    _ => Ask::Command { to: at, len, signal, kept: marked },
+                }
             }
             kind::GET => Ask::Get { from: at, len: len()? },
             kind::ATOMIC => {
@@ -416,9 +456,9 @@ impl Ask {
             kind::FENCE => Ask::Fence,
             kind::QUIET => Ask::Quiet,
             kind::IS_QUIET => Ask::IsQuiet,
-            kind::JOIN => Ask::Join,
-            kind::ARRIVE => Ask::Arrive,
-            kind::PHASE => Ask::Phase,
+            kind::JOIN => Ask::Join { len: len()? },
+            kind::ARRIVE => Ask::Arrive { group: at.pe },
+            kind::PHASE => Ask::Phase { group: at.pe },
             kind::MAP => Ask::Map {
                 pe: at.pe,
                 region: at.region,
@@ -459,7 +499,7 @@ mod tests {
     proptest! {
         /// Words that can be read give a question that is written and read alike.
         #[test]
-        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..25) {
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..26) {
             let mut words = [0; WORDS];
             words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
             words[1..].copy_from_slice(&rest);
@@ -481,15 +521,18 @@ mod tests {
             Ask::Put { to: at, len: u32::MAX, reuse: true, signal: None },
             Ask::Put { to: at, len: 0, reuse: false, signal: signal(SignalOp::Set) },
             Ask::Put { to: at, len: 5, reuse: true, signal: signal(SignalOp::Add) },
+            Ask::Command { to: at, len: 9, signal: None, kept: true },
+            Ask::Command { to: at, len: 9, signal: signal(SignalOp::Set), kept: false },
             Ask::Get { from: at, len: 77 },
             Ask::Atomic { at, size: 8, what: Atomic::Op(AtomicOp::Xor, 5) },
             Ask::Atomic { at, size: 2, what: Atomic::CompareSwap { expected: 1, new: 2 } },
             Ask::Fence,
             Ask::Quiet,
             Ask::IsQuiet,
-            Ask::Join,
-            Ask::Arrive,
-            Ask::Phase,
+            Ask::Join { len: 0 },
+            Ask::Join { len: 64 },
+            Ask::Arrive { group: 7 },
+            Ask::Phase { group: u32::MAX },
             Ask::Map { pe: 1, region: 2, len: 1 << 40, file: 3 },
             Ask::Unmap { pe: 1, region: 2 },
             Ask::JoinCollectives,

@@ -6,8 +6,8 @@ use crate::base::lock;
 use crate::base::shm::AtomicOp;
 use crate::base::shows;
 use crate::endpoint::fabric::{
-    Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
-    NetworkCollectives, Signal, SignalOp, VirtualClock,
+    Awaited, BarrierGroup, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier,
+    NetworkCollective, NetworkCollectives, Signal, SignalOp, VirtualClock,
 };
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
@@ -100,6 +100,20 @@ impl<P: Port> HostedFabric<P> {
         Ok((came as usize).checked_sub(1))
     }
 
+    /// Has the machine keep a command, or drop it. What is sent in parts has none.
+    fn ask_command(
+        &self,
+        to: FarAddress,
+        len: usize,
+        signal: Option<Signal>,
+        kept: bool,
+    ) -> Result<()> {
+        match len <= MOST_BYTES {
+            true => self.ask(Ask::Command { to, len: len as u32, signal, kept }).map(drop),
+            false => Ok(()),
+        }
+    }
+
     /// # Safety
     /// `src` is readable for `len` bytes.
     unsafe fn write(
@@ -178,6 +192,28 @@ impl<P: Port> Fabric for HostedFabric<P> {
         unsafe { self.write(to, src, len, true, Some(signal)) }
     }
 
+    unsafe fn put_signal_nbi(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        let signal = Signal { at: signal, op, value };
+        // SAFETY: the caller promises the source.
+        unsafe { self.write(to, src, len, false, Some(signal)) }
+    }
+
+    fn keep_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<()> {
+        self.ask_command(to, len, signal, true)
+    }
+
+    fn drop_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<()> {
+        self.ask_command(to, len, signal, false)
+    }
+
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         let what = Atomic::Op(op, operand);
         self.ask(Ask::Atomic { at, size: size as u8, what })
@@ -246,17 +282,28 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 }
 
+/// A list of PEs as a block, 4 bytes for each.
+fn words_of(members: &[usize]) -> Vec<u8> {
+    members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect()
+}
+
 impl<P: Port> HardwareBarrier for HostedFabric<P> {
-    fn join(&self) -> Result<bool> {
-        Ok(self.ask(Ask::Join)? != 0)
+    fn join(&self, members: Option<&[usize]>) -> Result<Option<BarrierGroup>> {
+        let members = members.map_or(Vec::new(), words_of);
+        let group = self.give(Ask::Join { len: members.len() as u32 }, &members)?;
+        Ok((group != 0).then_some(BarrierGroup(group as u32)))
     }
 
-    fn arrive(&self) -> Result<()> {
-        self.ask(Ask::Arrive).map(drop)
+    fn arrive(&self, group: BarrierGroup) -> Result<()> {
+        self.ask(Ask::Arrive { group: group.0 }).map(drop)
     }
 
-    fn complete(&self) -> Result<u64> {
-        self.ask(Ask::Phase)
+    fn complete(&self, group: BarrierGroup) -> Result<u64> {
+        self.ask(Ask::Phase { group: group.0 })
+    }
+
+    fn leave(&self, group: BarrierGroup) -> Result<()> {
+        self.ask(Ask::Leave { group: group.0 }).map(drop)
     }
 }
 
@@ -278,7 +325,7 @@ impl<P: Port> NetworkCollectives for HostedFabric<P> {
 
 impl<P: Port> Datagrams for HostedFabric<P> {
     fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>> {
-        let members: Vec<u8> = members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect();
+        let members = words_of(members);
         let len = members.len() as u32;
         let group = self.give(Ask::JoinDatagrams { purpose, len }, &members)?;
         Ok((group != 0)

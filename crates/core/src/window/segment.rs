@@ -15,7 +15,7 @@ pub use crate::base::memory::page_size;
 pub use crate::base::shm::copy_overlapping as copy;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::base::shows;
-use crate::endpoint::fabric::SignalOp;
+use crate::endpoint::fabric::{Signal, SignalOp};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 pub use crate::endpoint::written::Written;
@@ -592,6 +592,28 @@ impl Spot<'_> {
                 unsafe { self.put(from) }?;
                 signal.signal(op, value)
             }
+        }
+    }
+
+    /// Has the fabric keep a command for a [`put_nbi`](Self::put_nbi) or
+    /// [`put_signal_nbi`](Self::put_signal_nbi) that is made again and again, or drop it.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    pub fn keep_command(
+        &self,
+        signal: Option<(&Spot<'_>, SignalOp, u64)>,
+        kept: bool,
+    ) -> Result<()> {
+        let Route::Far(to) = self.route else { return Ok(()) };
+        let signal = signal.and_then(|(word, op, value)| match word.route {
+            Route::Far(at) => Some(Signal { at, op, value }),
+            Route::Near(_) => None,
+        });
+        let fabric = self.owner.fabric();
+        match kept {
+            true => fabric.keep_command(to, self.bytes, signal),
+            false => fabric.drop_command(to, self.bytes, signal),
         }
     }
 

@@ -57,6 +57,12 @@ shows!([] Transfer as "Transfer", |it| pe = it.pe, bytes = it.bytes, under_way =
 // `crate::base::shm` or the fabric; all else may be sent.
 unsafe impl Send for Transfer {}
 
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 impl<T: Plain> Window<T> {
     /// Prepares a copy of elements `from` of this PE's own part of `source` to `pe`'s part of this
     /// window, from element `index` on.
@@ -122,9 +128,21 @@ impl Transfer {
             let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
             Signal { at, op, value }
         });
+        self.release();
         let fabric = self.window.pe.fabric();
         self.prepared = Some(fabric.prepare(to, self.source, self.bytes, signal)?);
         Ok(())
+    }
+
+    /// Gives up what the fabric has prepared.
+    fn release(&mut self) {
+        let pe = &self.window.pe;
+        if let Some(mut prepared) = self.prepared.take()
+            && !std::thread::panicking()
+            && let Err(error) = prepared.release(pe.fabric())
+        {
+            pe.surface_later(error);
+        }
     }
 
     /// Starts the copy. The source must not change until [`test`](Self::test) or

@@ -55,6 +55,13 @@ pub unsafe fn step(call: &'static str, barrier: Barrier) {
     or_die(call, made(call, barrier).step());
 }
 
+/// [`step`], if it need not wait. Gives 1 while the phase before is not complete, as the reduced
+/// barrier code does, and 0 after it has arrived.
+pub unsafe fn try_step(call: &'static str, barrier: Barrier) -> c_int {
+    let _state = state(call);
+    c_int::from(!or_die(call, made(call, barrier).try_step()))
+}
+
 /// Destroys a barrier whose last phase is complete.
 pub unsafe fn destroy(call: &'static str, barrier: Barrier) {
     let _state = state(call);

@@ -18,6 +18,14 @@ pub struct Made {
     signal: Option<(Spot<'static>, SignalOp, u64)>,
 }
 
+impl Made {
+    /// Has the fabric keep the command, or drop it.
+    fn keep_command(&self, kept: bool) -> memonet_core::Result<()> {
+        let signal = self.signal.as_ref().map(|(word, op, value)| (word, *op, *value));
+        self.to.keep_command(signal, kept)
+    }
+}
+
 // SAFETY: `from` is read only when the program starts the transfer, from the thread that starts it.
 unsafe impl Send for Made {}
 // SAFETY: no method changes the fields; `from` is read only when the program starts the transfer.
@@ -32,6 +40,7 @@ fn made(call: &'static str, transfer: Transfer) -> &'static Made {
 }
 
 fn keep(call: &'static str, made: Made) -> Transfer {
+    or_die(call, made.keep_command(true));
     ALL.insert(made).map_or_else(|| die(call, "there are too many transfers; free some"), Transfer)
 }
 
@@ -96,8 +105,9 @@ pub unsafe fn wait(call: &'static str, transfer: Transfer) {
 
 pub unsafe fn free(call: &'static str, transfer: Transfer) {
     let state = state(call);
-    made(call, transfer);
+    let made = made(call, transfer);
     or_die(call, state.job.quiet());
+    or_die(call, made.keep_command(false));
     // SAFETY: programs do not free transfers that they use.
     unsafe { ALL.remove(transfer.0) };
 }

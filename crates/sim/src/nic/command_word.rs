@@ -21,7 +21,12 @@
 //!
 //! The library's stores and puts are command words too. The first one to an address, of a length,
 //! builds a word; later ones find the word, and cost a direct start. A source that the program may
-//! change at once is copied first. Agents do what the NIC lacks: reads and atomics.
+//! change at once is copied first. A put with a signal that sets a word of the same region is one
+//! command word, whose flag the signal is: such a word names the place in the sender's memory of
+//! the value that the flag gets, and the NIC sends the value after the data. Where there are more
+//! transfers than command words, the words used longest ago make room, but those of transfers that
+//! the program has prepared stay, up to half of all. Agents do what the NIC lacks: reads and
+//! atomics.
 
 mod interface;
 
@@ -30,7 +35,7 @@ pub use interface::{
 };
 
 use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
-use crate::host::{Answer, Command, HostOp, Op, Polling};
+use crate::host::{Answer, Command, HostOp, Op, Polling, Signal};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
@@ -57,8 +62,8 @@ struct Parameters {
     write: Ps,
 }
 
-/// A transfer of the library's: PE, region, offset and length.
-type Transfer = (u32, u32, u64, u32);
+/// A transfer of the library's: PE, region, offset and length, and the offset of the flag.
+type Transfer = (u32, u32, u64, u32, Option<u64>);
 
 /// A command word in its place, and the state of its last start.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +74,8 @@ struct Placed {
     refused: bool,
     /// The transfer that the library built the word for; nothing for a program's word.
     used_for: Option<Transfer>,
+    /// Number of the program's prepared transfers that keep the word in its place.
+    kept: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +91,8 @@ struct Area {
 struct Started {
     op: Op,
     place: usize,
-    data: Option<Payload>,
+    /// The data and the value of the flag; nothing for a program's word, which names its source.
+    given: Option<(Payload, Option<u64>)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -125,6 +133,10 @@ const FLAG: u64 = 1 << 9;
 const BAD: u64 = 1 << 10;
 /// The addresses are the program's, and were not checked.
 const OWN: u64 = 1 << 11;
+/// The value of the flag comes after the data of the packet. Otherwise it is 1.
+const VALUE: u64 = 1 << 12;
+/// Bytes of a flag.
+const FLAG_BYTES: usize = 8;
 
 impl CommandWordDma {
     /// Reads the sections `host` and `nic`.
@@ -190,10 +202,10 @@ impl CommandWordDma {
             return Some(nic.words.len() - 1);
         }
         // Only places of the library's words are used again, and only when no transfer of the word
-        // is under way.
+        // is under way or prepared.
         let place = (0..limit).map(|step| (nic.oldest + step) % limit).find(|&place| {
             let old = &nic.words[place];
-            old.used_for.is_some() && old.unanswered == 0
+            old.used_for.is_some() && old.unanswered == 0 && old.kept == 0
         })?;
         nic.oldest = (place + 1) % limit;
         let old = std::mem::replace(&mut nic.words[place], placed);
@@ -201,50 +213,115 @@ impl CommandWordDma {
         Some(place)
     }
 
-    /// Starts a transfer of the library's. Returns when its call may return.
+    /// The place of the word for a transfer of the library's. Builds the word, unless it is there.
+    fn word_for(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        wanted: Transfer,
+    ) -> Result<usize, String> {
+        if let Some(&place) = self.nics[node.index()].known.get(&wanted) {
+            return Ok(place);
+        }
+        let (pe, region, offset, len, flag) = wanted;
+        let to = FarAddress { pe, region, offset };
+        // This stands for the library's send buffer, or the source. The NIC gets the data with the
+        // start.
+        let from = FarAddress { pe: node.0, ..to };
+        let word = CommandWord { from, to, len, key: job_key(pe, region), flag };
+        let placed =
+            Placed { word, unanswered: 0, refused: false, used_for: Some(wanted), kept: 0 };
+        let place = self
+            .place(node, placed)
+            .ok_or("all command words are in use, by transfers under way and the program's own: build fewer, or wait for some")?;
+        self.nics[node.index()].known.insert(wanted, place);
+        self.cpu(cx, node, op, &[("system_call", self.is.system_call)]);
+        Ok(place)
+    }
+
+    /// Starts a transfer of the library's, with the offset and the value of its flag. Returns when
+    /// its call may return.
     fn transfer(
         &mut self,
         cx: &mut Cx<'_>,
         node: Node,
         op: Op,
         to: FarAddress,
-        data: Payload,
+        (data, flag): (Payload, Option<(u64, u64)>),
         copied: bool,
     ) -> Result<Ps, String> {
         let is = self.is;
-        let wanted = (to.pe, to.region, to.offset, data.len() as u32);
+        let flag_at = flag.map(|(offset, _)| offset);
+        let wanted = (to.pe, to.region, to.offset, data.len() as u32, flag_at);
         let copy = if copied { is.copy.time(data.len() as u64) } else { Ps::ZERO };
-        let place = match self.nics[node.index()].known.get(&wanted) {
-            Some(&place) => place,
-            None => {
-                let word = CommandWord {
-                    // This stands for the library's send buffer, or the source. The NIC gets the
-                    // data with the start.
-                    from: FarAddress { pe: node.0, ..to },
-                    to,
-                    len: data.len() as u32,
-                    key: job_key(to.pe, to.region),
-                    flag: None,
-                };
-                let placed = Placed { word, unanswered: 0, refused: false, used_for: Some(wanted) };
-                let place = self
-                    .place(node, placed)
-                    .ok_or("all command words are in use, by transfers under way and the program's own: build fewer, or wait for some")?;
-                self.nics[node.index()].known.insert(wanted, place);
-                self.cpu(cx, node, op, &[("system_call", is.system_call)]);
-                place
-            }
-        };
+        let place = self.word_for(cx, node, op, wanted)?;
         let returns = self.cpu(
             cx,
             node,
             op,
             &[("copy", copy), ("software", is.software), ("direct_start", is.direct_start)],
         );
-        cx.promise(op, data.len().div_ceil(is.packet).max(1) as u64);
-        self.nics[node.index()].unanswered += 1;
-        self.write_start_register(cx, returns, node, Started { op, place, data: Some(data) });
+        let nic = &mut self.nics[node.index()];
+        cx.promise(op, nic.words[place].writes(is.packet));
+        nic.unanswered += 1;
+        let given = Some((data, flag.map(|(_, value)| value)));
+        self.write_start_register(cx, returns, node, Started { op, place, given });
         Ok(returns)
+    }
+
+    /// A put of the library's. Returns when its call may return.
+    fn put(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        (to, data, signal): (FarAddress, Payload, Option<Signal>),
+        reuse: bool,
+    ) -> Result<Ps, String> {
+        let mut returns = Ok(cx.now());
+        let [first, then] = words_of(to, data.len() as u32, signal.map(|signal| signal.at));
+        if let Some((.., flag)) = first {
+            let flag = flag.zip(signal.map(|signal| signal.value));
+            returns = self.transfer(cx, node, op, to, (data, flag), reuse);
+        }
+        if let (Some(_), Some(signal)) = (then, signal) {
+            debug_assert_eq!(signal.op, SignalOp::Set, "signals that add are the agents'");
+            let word = (Payload::word(FLAG_BYTES, signal.value), None);
+            returns = returns.and_then(|_| self.transfer(cx, node, op, signal.at, word, false));
+        }
+        returns
+    }
+
+    /// Keeps the words of a put in their places, or gives them up. Returns when the call may
+    /// return.
+    fn prepare(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        (to, len, signal): (FarAddress, u32, Option<Signal>),
+        kept: bool,
+    ) -> Ps {
+        // The word for a signal that adds is the agent's, and differs from start to start.
+        let signal = signal.filter(|signal| signal.op == SignalOp::Set);
+        for wanted in words_of(to, len, signal.map(|signal| signal.at)).into_iter().flatten() {
+            let half = self.is.command_words / 2;
+            let nic = &mut self.nics[node.index()];
+            if kept && nic.words.iter().filter(|word| word.kept > 0).count() >= half {
+                continue;
+            }
+            // Without a place, the first start builds the word, or says that there is none.
+            let place = match kept {
+                true => self.word_for(cx, node, op, wanted).ok(),
+                false => nic.known.get(&wanted).copied(),
+            };
+            if let Some(place) = place {
+                let word = &mut self.nics[node.index()].words[place];
+                word.kept = if kept { word.kept + 1 } else { word.kept.saturating_sub(1) };
+            }
+        }
+        self.nics[node.index()].cpu.free().max(cx.now())
     }
 
     /// The host writes the start register at `at`.
@@ -276,6 +353,7 @@ impl CommandWordDma {
                     unanswered: 0,
                     refused: false,
                     used_for: None,
+                    kept: 0,
                 };
                 let there = placed.word.to.pe < cx.pes() && placed.word.from.pe == node.0;
                 let answer = match there.then(|| self.place(node, placed)) {
@@ -346,18 +424,18 @@ impl CommandWordDma {
             );
         }
         cx.promise(op, placed.writes(self.is.packet));
-        self.write_start_register(cx, at, node, Started { op, place, data: None });
+        self.write_start_register(cx, at, node, Started { op, place, given: None });
         Answer::default()
     }
 
     /// Cuts a transfer into packets. The NIC reads them from memory from now on.
-    fn send(&mut self, cx: &mut Cx<'_>, node: Node, Started { op, place, data }: Started) {
+    fn send(&mut self, cx: &mut Cx<'_>, node: Node, Started { op, place, given }: Started) {
         let is = self.is;
         let word = self.nics[node.index()].words[place].word;
-        let (data, own) = match data {
-            Some(data) => (data, 0),
+        let (data, flag, own) = match given {
+            Some((data, flag)) => (data, flag, 0),
             None => match cx.read(op, word.from, word.len as usize) {
-                Ok(data) => (data, OWN),
+                Ok(data) => (data, None, OWN),
                 Err(_) => {
                     let placed = &mut self.nics[node.index()].words[place];
                     cx.lost(op, placed.writes(is.packet));
@@ -372,12 +450,18 @@ impl CommandWordDma {
         cx.stage(node, "dma", "read", op, read);
         let (mut sent, mut ready) = (0, read.1);
         loop {
-            let part = data.part(sent, is.packet);
-            let wire_bytes = is.header + part.len() as u32;
+            let mut part = data.part(sent, is.packet);
+            let offset = word.to.offset + sent as u64;
             let mut what = DATA | own | (place as u64) << 32;
-            if sent + part.len() == data.len() {
+            sent += part.len();
+            if sent == data.len() {
                 what |= LAST | if word.flag.is_some() { FLAG } else { 0 };
+                if let Some(value) = flag {
+                    what |= VALUE;
+                    part = with_value(&part, value);
+                }
             }
+            let wire_bytes = is.header + part.len() as u32;
             let packet = Packet {
                 from: node,
                 to: Destination::Node(Node(word.to.pe)),
@@ -385,14 +469,13 @@ impl CommandWordDma {
                 header: [
                     what,
                     u64::from(word.to.region) << 32 | u64::from(word.key),
-                    word.to.offset + sent as u64,
+                    offset,
                     word.flag.unwrap_or(0),
                 ],
                 payload: part,
                 op,
                 droppable: false,
             };
-            sent += packet.payload.len();
             // The NIC has no buffer, so it reads no faster than the link takes.
             let time = is.memory_rate.time(packet.payload.len() as u64);
             let busy = self.nics[node.index()]
@@ -431,10 +514,14 @@ impl CommandWordDma {
             self.answered(cx, at, node, place, header[0]);
             return;
         }
-        let (region, key, len) = ((header[1] >> 32) as u32, header[1] as u32, payload.len() as u64);
+        let (region, key) = ((header[1] >> 32) as u32, header[1] as u32);
+        let came = payload.len() as u64;
+        let (payload, value) =
+            if header[0] & VALUE != 0 { without_value(&payload) } else { (payload, 1) };
+        let len = payload.len() as u64;
         let checked = self.nics[node.index()].receiver.take(at, is.key_check);
         cx.stage(node, "receive", "key_check", op, checked);
-        let written = self.nics[node.index()].receiver.take(checked.1, is.memory_rate.time(len));
+        let written = self.nics[node.index()].receiver.take(checked.1, is.memory_rate.time(came));
         let visible = written.1 + is.write;
         cx.stage(node, "receive", "write", op, (written.0, visible));
         let flag = header[0] & FLAG != 0;
@@ -447,7 +534,7 @@ impl CommandWordDma {
         if good {
             cx.write(visible, op, to(header[2]), payload);
             if flag {
-                cx.write(visible, op, to(header[3]), Payload::word(8, 1));
+                cx.write(visible, op, to(header[3]), Payload::word(FLAG_BYTES, value));
             }
         } else {
             cx.lost(op, 1 + u64::from(flag));
@@ -532,6 +619,26 @@ impl Placed {
     }
 }
 
+/// The words for a put of the library's: one for the data, with the signal as its flag where the
+/// flag can be, and one for the signal where it cannot.
+fn words_of(to: FarAddress, len: u32, signal: Option<FarAddress>) -> [Option<Transfer>; 2] {
+    let flag = signal.filter(|at| len > 0 && (at.pe, at.region) == (to.pe, to.region));
+    let data = (len > 0).then_some((to.pe, to.region, to.offset, len, flag.map(|at| at.offset)));
+    let apart = signal.filter(|_| flag.is_none());
+    [data, apart.map(|at| (at.pe, at.region, at.offset, FLAG_BYTES as u32, None))]
+}
+
+/// The data of a packet with the value of the flag after it.
+fn with_value(data: &Payload, value: u64) -> Payload {
+    data.with(|bytes| Payload::copy(&[bytes, &value.to_le_bytes()].concat()))
+}
+
+/// The data of a packet, and the value of the flag.
+fn without_value(all: &Payload) -> (Payload, u64) {
+    let len = all.len() - FLAG_BYTES;
+    (all.part(0, len), all.part(len, FLAG_BYTES).bits())
+}
+
 /// The job's key of a region without receive areas. It differs from PE to PE.
 fn job_key(pe: u32, region: u32) -> u32 {
     (pe ^ region.rotate_left(16)).wrapping_mul(0x9E37_79B1) ^ 0x5201
@@ -542,8 +649,8 @@ impl Nic for CommandWordDma {
         "command-word"
     }
 
-    fn has(&self, _feature: Feature) -> bool {
-        false
+    fn has(&self, feature: Feature) -> bool {
+        feature == Feature::Commands
     }
 
     fn polling(&self, _node: Node) -> Polling {
@@ -552,14 +659,12 @@ impl Nic for CommandWordDma {
 
     fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
         let returns = match what {
-            HostOp::Store { to, word } => self.transfer(cx, node, op, to, word, false),
+            HostOp::Store { to, word } => self.transfer(cx, node, op, to, (word, None), false),
             HostOp::Put { to, data, signal, reuse } => {
-                let data = (!data.is_empty()).then(|| self.transfer(cx, node, op, to, data, reuse));
-                let signal = signal.map(|signal| {
-                    debug_assert_eq!(signal.op, SignalOp::Set, "signals that add are the agents'");
-                    self.transfer(cx, node, op, signal.at, Payload::word(8, signal.value), false)
-                });
-                data.into_iter().chain(signal).try_fold(cx.now(), |_, next| next)
+                self.put(cx, node, op, (to, data, signal), reuse)
+            }
+            HostOp::Prepare { to, len, signal, kept } => {
+                Ok(self.prepare(cx, node, op, (to, len, signal), kept))
             }
             // Packets of one sender to one receiver take one way, and the NIC serves words in the
             // order of their starting.

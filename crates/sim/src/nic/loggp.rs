@@ -141,6 +141,11 @@ impl LogGp {
         })
     }
 
+    /// How long the CPU works for a message without data that it sends.
+    pub(super) fn send_overhead(&self) -> Ps {
+        self.is.send_overhead
+    }
+
     /// A packet has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
@@ -300,7 +305,7 @@ impl Nic for LogGp {
     fn has(&self, feature: Feature) -> bool {
         match feature {
             Feature::Get | Feature::Atomics => self.is.remote_dma.is_some(),
-            Feature::Groups | Feature::Datagrams => false,
+            Feature::Groups | Feature::Datagrams | Feature::Commands => false,
         }
     }
 
@@ -344,7 +349,7 @@ impl Nic for LogGp {
             }
             HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
-            HostOp::Group(_) | HostOp::Command(_) => {
+            HostOp::Group(_) | HostOp::Command(_) | HostOp::Prepare { .. } => {
                 cx.finish(cx.now(), op, Answer::refused("a LogGP network has no such operation"))
             }
         }

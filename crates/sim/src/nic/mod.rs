@@ -82,6 +82,8 @@ pub enum Feature {
     Groups,
     /// Groups for datagrams.
     Datagrams,
+    /// [`HostOp::Prepare`].
+    Commands,
 }
 
 /// The NICs of a machine.
@@ -110,6 +112,11 @@ pub trait Nic {
     /// A management packet has come to a switch. Kinds that send none need not answer any.
     fn at_switch(&mut self, _cx: &mut Cx<'_>, switch: u32, packet: Packet) {
         panic!("{} has no management packets, but switch {switch} got {packet:?}", self.kind());
+    }
+
+    /// A message of the kind's own driver has come to another node's driver by the NIC.
+    fn message(&mut self, _cx: &mut Cx<'_>, node: Node, number: u32) {
+        panic!("drivers of {} send no messages, but {node:?} got {number}", self.kind());
     }
 
     /// The other PEs have heard that a PE has left. No call may wait for that PE any more, now or

@@ -3,7 +3,7 @@
 //! A phase has two halves: [`arrive`](Barrier::arrive) announces this PE, and [`Arrival::wait`]
 //! returns when all PEs have arrived. Between the two a PE does work that does not depend on the
 //! others. [`step`](Barrier::step) is the form with one call per phase: it completes the previous
-//! phase and arrives at the next.
+//! phase and arrives at the next. [`try_step`](Barrier::try_step) does so if it need not wait.
 //!
 //! Five algorithms need no hardware. All of them only store growing numbers into words of the
 //! barrier's slot in the members' segments, through routes, so they run on every fabric:
@@ -16,7 +16,7 @@
 //! | [`nodes`] | 1, one PE of each node one for each other node, or log2 of these | 3, or 2 + log2 of the nodes | PEs on several nodes, of which some have several: one message crosses for each pair of up to 8 nodes; between more, dissemination |
 //! | [`dissemination`] | log2 n | log2 n | else |
 //!
-//! [`hardware`] makes the first barrier of a job, that of all PEs, where the network has one,
+//! [`hardware`] makes the barriers of those teams of two members or more that the network serves,
 //! without any store.
 //!
 //! **Proof that no phase is passed too early.**
@@ -179,6 +179,17 @@ unsafe impl Send for OwnSlot {}
 unsafe impl Sync for OwnSlot {}
 
 impl Slot {
+    fn new(
+        pe: Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        slot: usize,
+        ended: Arc<[u64]>,
+    ) -> Self {
+        let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
+        Slot { pe, members, rank, slot, own, ended }
+    }
+
     /// A word of a member's slot, at `offset` in [`BarrierSlot`].
     fn word(&self, rank: usize, offset: usize) -> Route {
         self.pe.route(self.members[rank], Pe::barrier_slot(self.slot) + offset as u64)
@@ -312,13 +323,19 @@ impl Barrier {
         slot: usize,
         ended: Arc<[u64]>,
     ) -> Result<Self> {
-        let algorithm = match hardware::serves(&pe, slot)? {
-            true => Algorithm::Hardware,
-            false => Algorithm::choose(&pe, &members)?,
-        };
-        Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+        match hardware::Hardware::join(&pe, &members, slot)? {
+            Some(way) => {
+                let slot = Slot::new(pe, members, rank, slot, ended);
+                Ok(Self::with_way(slot, Algorithm::Hardware, Selected::Hardware(way)))
+            }
+            None => {
+                let algorithm = Algorithm::choose(&pe, &members)?;
+                Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+            }
+        }
     }
 
+    /// A barrier by an algorithm that needs no hardware.
     pub(crate) fn with_algorithm(
         pe: Arc<Pe>,
         members: Arc<[usize]>,
@@ -327,8 +344,7 @@ impl Barrier {
         ended: Arc<[u64]>,
         algorithm: Algorithm,
     ) -> Self {
-        let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
-        let slot = Slot { pe, members, rank, slot, own, ended };
+        let slot = Slot::new(pe, members, rank, slot, ended);
         let way = match algorithm {
             Algorithm::Everyone => Selected::Everyone(everyone::Everyone::new(&slot)),
             Algorithm::Central => Selected::Central(central::Central::new(&slot)),
@@ -338,8 +354,12 @@ impl Barrier {
                 dissemination::Dissemination::new(&slot),
             )),
             Algorithm::Nodes => Selected::Nodes(Relayed::new(&slot, nodes::Nodes::new(&slot))),
-            Algorithm::Hardware => Selected::Hardware(hardware::Hardware),
+            Algorithm::Hardware => unreachable!("hardware is joined, and not chosen"),
         };
+        Self::with_way(slot, algorithm, way)
+    }
+
+    fn with_way(slot: Slot, algorithm: Algorithm, way: Selected) -> Self {
         Barrier {
             slot,
             algorithm,
@@ -442,6 +462,38 @@ impl Barrier {
     /// As for [`arrive`](Self::arrive).
     pub fn step(&self) -> Result<()> {
         Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+    }
+
+    /// [`step`](Self::step), if the previous phase is complete: then this PE arrives at the next,
+    /// and gets true. Otherwise it gets false, and nothing changes.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let barrier = job.world().new_barrier()?;
+    /// let mut rounds = 0;
+    /// while rounds < 10 {
+    ///     if barrier.try_step()? {
+    ///         rounds += 1; // every PE has made `rounds - 1` steps
+    ///     } // else: work that does not depend on the others
+    /// }
+    /// barrier.wait()?;
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`arrive`](Self::arrive).
+    pub fn try_step(&self) -> Result<bool> {
+        Ok(self.alone(|| {
+            by_way!(self, way => {
+                let complete = self.look(way)?;
+                if complete {
+                    self.next(way)?;
+                }
+                Ok(complete)
+            })
+        })?)
     }
 
     /// Whether every member has arrived at the phase at which this PE arrived last.
@@ -627,6 +679,9 @@ impl Drop for Barrier {
             && !self.lost.load(Ordering::Relaxed)
         {
             let slot = &self.slot;
+            if let Selected::Hardware(way) = &self.way {
+                way.leave(slot);
+            }
             slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
         }
     }

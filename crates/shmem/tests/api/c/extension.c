@@ -1,7 +1,7 @@
 /* Extensions: split-phase barriers, prepared puts, restricted windows, shared data; and names that standard functions had as extensions. */
 #include "teams.h"
 
-static long words[MAX_PES];
+static long words[MAX_PES], stepped[MAX_PES];
 
 /* What was put before an arrival is there after the wait; work goes on in between. */
 static void barriers(const struct team *team) {
@@ -19,7 +19,17 @@ static void barriers(const struct team *team) {
         if (round % 3 == 0) shmemx_barrier_wait(other);
         shmemx_barrier_step(barrier);
         shmemx_barrier_wait(barrier);
+        /* Once the last phase is complete, and not again before this one is. */
+        CHECK(shmemx_barrier_try_step(barrier) == 0, "round %ld of %s", round, team->name);
+        shmem_long_p(&stepped[team->rank], round, team->members[0]);
+        shmem_quiet();
+        while (shmemx_barrier_try_step(other)) sched_yield();
+        while (shmemx_barrier_try_step(other)) sched_yield();
+        if (team->rank == 0) for (int i = 0; i < team->size; i++) CHECK(stepped[i] >= round, "round %ld of %s", round, team->name);
+        shmemx_barrier_wait(barrier);
+        shmemx_barrier_wait(other);
     }
+    for (int i = 0; i < team->size; i++) stepped[i] = 0;
     shmemx_barrier_destroy(barrier);
     shmemx_barrier_destroy(other);
 }

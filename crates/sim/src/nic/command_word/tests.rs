@@ -152,6 +152,114 @@ fn a_refused_store_surfaces() {
     bench.assert_conserved();
 }
 
+/// How long the CPU works for a put of `len` bytes from PE 0 to offset 4096 of PE 1.
+fn returns(bench: &mut Bench, len: usize, signal: Option<Signal>, reuse: bool) -> Ps {
+    let begin = bench.world.now();
+    let data = Payload::copy(&vec![7; len]);
+    let op = bench.begin(0, HostOp::Put { to: at(1, 4096), data, signal, reuse });
+    let (end, answer) = bench.answer(op);
+    assert_eq!(answer.refused, None);
+    bench.run();
+    end - begin
+}
+
+fn set(at: FarAddress, value: u64) -> Option<Signal> {
+    Some(Signal { at, op: SignalOp::Set, value })
+}
+
+/// Has PE 0's NIC keep the word for such a put, or give it up. Returns how long that takes.
+fn prepare(bench: &mut Bench, len: u32, signal: Option<Signal>, kept: bool) -> Ps {
+    let begin = bench.world.now();
+    let op = bench.begin(0, HostOp::Prepare { to: at(1, 4096), len, signal, kept });
+    bench.answer(op).0 - begin
+}
+
+/// A put with a signal starts one command word, whatever value the signal has, and copies nothing
+/// unless the program may change the source. The signal comes after the data.
+#[test]
+fn a_signal_is_the_flag_of_its_put() {
+    let (machine, mut bench) = (machine(), Bench::of(&machine(), 2, 1));
+    let host = machine.section("host");
+    let start = host.time("software").unwrap() + host.time("direct_start").unwrap();
+    for len in [1, 8, 1024, 1025, 5000] {
+        let first = returns(&mut bench, len, set(at(1, 64), 1), false);
+        assert_eq!(first, start + host.time("system_call").unwrap(), "its word is built");
+        for value in [2, u64::MAX, 0] {
+            assert_eq!(returns(&mut bench, len, set(at(1, 64), value), false), start, "{len}");
+            assert_eq!(bench.bytes(at(1, 64), 8), value.to_le_bytes());
+            assert_eq!(bench.bytes(at(1, 4096), len), vec![7; len]);
+        }
+        let copied = returns(&mut bench, len, set(at(1, 64), 9), true);
+        assert_eq!(copied, start + host.rate("copy").unwrap().time(len as u64));
+    }
+    // A signal without data has a word of its own.
+    assert_eq!(
+        returns(&mut bench, 0, set(at(1, 64), 5), false),
+        start + host.time("system_call").unwrap()
+    );
+    assert_eq!(bench.bytes(at(1, 64), 8), 5u64.to_le_bytes());
+    bench.assert_conserved();
+}
+
+/// A word whose flag the receiver refuses writes neither flag nor the packet's data.
+#[test]
+fn a_refused_flag() {
+    let mut bench = Bench::of(&machine(), 2, 1);
+    bench.command(1, allow(at(1, 64), 64, 5));
+    returns(&mut bench, 8, set(at(1, 64), 1), false);
+    assert!(bench.call(0, HostOp::Quiet).refused.is_some());
+    assert_eq!(bench.bytes(at(1, 64), 8), [0; 8]);
+    assert_eq!(bench.bytes(at(1, 4096), 8), [0; 8]);
+    bench.assert_conserved();
+}
+
+/// The words of prepared transfers stay where they are, however many others come; those of others
+/// make room.
+#[test]
+fn prepared_words_stay() {
+    let mut bench = Bench::of(&machine(), 2, 1);
+    let system_call = machine().section("host").time("system_call").unwrap();
+    let others = |bench: &mut Bench| {
+        for place in 0..1500 {
+            let store =
+                HostOp::Store { to: at(1, 8192 + 8 * place), word: Payload::word(8, place) };
+            assert_eq!(bench.call(0, store).refused, None);
+        }
+        bench.run();
+    };
+    let signal = set(at(1, 64), 3);
+    assert_eq!(prepare(&mut bench, 2000, signal, true), system_call, "the word is built");
+    assert_eq!(prepare(&mut bench, 2000, signal, true), Ps::ZERO, "it is there");
+    let start = returns(&mut bench, 2000, signal, false);
+    assert!(start < system_call);
+    for kept in [true, false] {
+        others(&mut bench);
+        assert_eq!(returns(&mut bench, 2000, signal, false), start, "{kept}");
+        assert_eq!(prepare(&mut bench, 2000, signal, false), Ps::ZERO, "{kept}");
+    }
+    others(&mut bench);
+    assert_eq!(returns(&mut bench, 2000, signal, false), start + system_call, "nobody keeps it");
+    assert_eq!(prepare(&mut bench, 2000, signal, false), Ps::ZERO, "once too often");
+    bench.assert_conserved();
+}
+
+/// Programs that prepare more than there is room for, and never give up: half of the words is left.
+#[test]
+fn half_of_the_words_is_left() {
+    let text = include_str!("../../../../../machines/sr2201.toml")
+        .replace("command_words = { value = 1024", "command_words = { value = 4");
+    let mut bench = Bench::of(&Machine::parse("few", &text, None).unwrap(), 2, 1);
+    for len in 1..20 {
+        prepare(&mut bench, len, set(at(1, 64), 1), true);
+    }
+    let system_call = machine().section("host").time("system_call").unwrap();
+    for len in [1, 2, 19, 7, 1, 2] {
+        let time = returns(&mut bench, len, set(at(1, 64), 1), false);
+        assert_eq!(time < system_call, len <= 2, "{len}");
+    }
+    bench.assert_conserved();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -101,7 +101,7 @@ impl Nic for InfiniBand {
             }
             HostOp::Group(what) => self.group(cx, node, op, what),
             HostOp::Command(command) => self.own_command(cx, node, op, &command),
-            HostOp::Get { .. } | HostOp::Atomic { .. } => {
+            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
                 cx.finish(cx.now(), op, Answer::refused("this NIC has no such operation"))
             }
         }

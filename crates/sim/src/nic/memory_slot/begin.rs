@@ -30,7 +30,10 @@ impl MemorySlot {
                     cx.finish(now, op, Answer::refused(why));
                 }
             }
-            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Group(_) => {
+            HostOp::Get { .. }
+            | HostOp::Atomic { .. }
+            | HostOp::Group(_)
+            | HostOp::Prepare { .. } => {
                 cx.finish(now, op, Answer::refused("a memory-slot NIC has no such operation"));
             }
         }

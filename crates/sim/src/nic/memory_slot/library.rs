@@ -20,7 +20,7 @@ use super::send::through_wires;
 use super::slot::MemorySlot;
 use super::way_out::{Outgoing, Through};
 use crate::host::{Answer, Signal};
-use crate::memory::MAILBOXES;
+use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
 use crate::op::Op;
 use crate::packet::{Destination, Node, Payload};

@@ -6,7 +6,7 @@ use super::memory::{BANK, NicMemory, Side};
 use super::slot::{Due, MemorySlot};
 use super::way_in::{Held, Wait};
 use crate::host::Answer;
-use crate::memory::MAILBOXES;
+use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
 use crate::op::Op;
 use crate::packet::{Node, Packet, Payload};

@@ -2,15 +2,16 @@
 
 use super::chain::{self, Agenda, Chain, Direction, Due, PAYLOAD_BYTES, Times};
 use super::collective::Part;
-use super::wires::Wires;
+use super::wires::{self, Wires};
 use crate::host::{Polling, Wanted};
 use crate::machine::{Machine, MachineError, Section};
 use crate::nic::loggp::LogGp;
 use crate::nic::{Cx, Nic, Owner, Pe, Planned, Unit};
 use crate::op::Op;
 use crate::packet::{Node, Payload};
+use crate::slab::Slab;
 use crate::time::Ps;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,8 @@ pub struct Parameters {
     pub flag_read: Ps,
     pub packet_write: Ps,
     pub packet_read: Ps,
+    /// The driver's work for a message.
+    pub handle: Ps,
 }
 
 /// Packets name boards by 16 bits.
@@ -31,9 +34,25 @@ pub type Request = (Wanted, usize);
 #[derive(Debug)]
 pub struct Group {
     pub members: Arc<[u32]>,
+    pub wanted: Wanted,
     pub served: bool,
     /// Calls of members that have asked to join, until all have.
     pub joining: Vec<Op>,
+    /// Number of members that have left.
+    pub left: usize,
+    /// Arrivals at the phase under way of which the drivers have told.
+    pub told: usize,
+    /// Whether the wires were asked for in vain when the last phase became complete.
+    pub asked: bool,
+}
+
+/// A board's place in the phases of a group's barrier.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Membership {
+    pub arrived: u64,
+    pub complete: u64,
+    /// Whether the next phase goes by the wires. Otherwise drivers tell each other of arrivals.
+    pub wired: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,13 +60,19 @@ pub struct Board {
     pub cpu: Unit,
     /// How many groups the board's PE has asked for with each request.
     pub asked: BTreeMap<Request, usize>,
-    /// The board's group for barriers, and the phases that the board had completed before.
-    pub barrier: Option<(u32, u64)>,
+    /// The groups for barriers that the board is in.
+    pub barriers: BTreeMap<u32, Membership>,
+    /// The group for whose barrier the flag is set.
+    pub flag_of: Option<u32>,
+    /// The driver's time, apart from that of the program.
+    pub driver: Unit,
     /// The host has looked at its barrier or collective in vain, and goes on looking: the end of
     /// that look, and when the barrier or collective became complete.
     pub watching: Option<(Ps, Option<Ps>)>,
     /// The board's group for collectives.
     pub collectives: Option<u32>,
+    /// Whether the board may carry packets for its group's collectives.
+    pub may_carry: bool,
     /// Number of collectives that the board has begun.
     pub begun: u16,
     /// The collective that the board is in.
@@ -64,6 +89,19 @@ pub struct Board {
     pub arrived: Option<(Op, Ps)>,
 }
 
+/// What drivers tell each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    /// To the arbiter: a member of this group has arrived.
+    Arrived(u32),
+    /// To the arbiter: a member of this group has a collective to begin.
+    Want(u32),
+    /// To a member: all of this group have arrived, and the next phase goes by the wires, or not.
+    Complete(u32, bool),
+    /// To a member: the board may carry packets for this group.
+    Carry(u32),
+}
+
 /// What is due at a board.
 #[derive(Debug)]
 pub enum Later {
@@ -71,12 +109,14 @@ pub enum Later {
     Chain(Direction, Due),
     /// A barrier is complete.
     Complete,
-    /// The host has written the register to arrive.
-    Enter(Op),
+    /// The host has written the register to arrive: at a group's barrier, or at the program's own.
+    Enter(Op, Option<u32>),
+    /// A driver has read a message.
+    Heard(Message),
     /// A look that ends at this time reads the flag.
     Flag(Op, Ps),
-    /// A look of the library's reads the phase.
-    Phase(Op, Ps),
+    /// A look of the library's reads how many phases of a group's barrier are complete.
+    Phase(Op, u32, Ps),
     /// A look of the reduced barrier code reads the flag.
     Reduced(Op, Ps),
     /// A program switches the board to packets, or back.
@@ -103,6 +143,11 @@ pub struct SyncNetwork {
     pub(super) chain: Chain,
     pub(super) boards: Vec<Board>,
     pub(super) groups: Vec<Group>,
+    /// The groups that have the chain for themselves, as far as they would disturb each other.
+    pub(super) holders: BTreeSet<u32>,
+    pub(super) messages: Slab<Message>,
+    /// PEs that have left the job.
+    pub(super) left: BTreeSet<u32>,
     /// Lists of members. All members ask with one list, and the list is kept once.
     pub(super) lists: Vec<Arc<[u32]>>,
     /// Groups by request: one for each time that the members have made the request.
@@ -116,7 +161,7 @@ impl SyncNetwork {
     /// # Errors
     /// [`MachineError`].
     pub fn build(machine: &Machine, nodes: u32) -> Result<SyncNetwork, MachineError> {
-        let (host, wires) = (machine.section("host"), machine.section("wires"));
+        let host = machine.section("host");
         let (flag_look, flag_read) = (host.time_not_zero("flag_look")?, host.time("flag_read")?);
         if flag_read > flag_look {
             return Err(host.error(
@@ -124,14 +169,7 @@ impl SyncNetwork {
                 "is later than the end of the look that it is in, host.flag_look",
             ));
         }
-        let (microcluster, further) =
-            (wires.time("microcluster")?, wires.time("further_microcluster")?);
-        if further > microcluster {
-            return Err(wires.error(
-                "further_microcluster",
-                "is more than wires.microcluster, which has as many boards and more to do",
-            ));
-        }
+        let wires = wire_times(&machine.section("wires"))?;
         let times = chain_times(&machine.section("chain"), nodes)?;
         Ok(SyncNetwork {
             lan: LogGp::build(machine, nodes, Owner::Lan)?,
@@ -141,11 +179,15 @@ impl SyncNetwork {
                 flag_read,
                 packet_write: host.time("packet_write")?,
                 packet_read: host.time("packet_read")?,
+                handle: machine.section("agent").time("handle")?,
             },
-            wires: Wires::new(nodes as usize, microcluster, further),
+            wires: Wires::new(nodes as usize, wires),
             chain: Chain::new(nodes as usize, times),
             boards: (0..nodes).map(|_| Board::default()).collect(),
             groups: Vec::new(),
+            holders: BTreeSet::new(),
+            messages: Slab::default(),
+            left: BTreeSet::new(),
             lists: Vec::new(),
             known: BTreeMap::new(),
             later: Planned::new(Owner::Nic),
@@ -218,6 +260,30 @@ impl SyncNetwork {
             self.at(cx, at, node, Later::Chain(direction, due));
         }
     }
+}
+
+/// The times of the wires.
+fn wire_times(wires: &Section<'_>) -> Result<wires::Times, MachineError> {
+    let [microcluster, further, all_complete] =
+        ["microcluster", "further_microcluster", "all_complete"].map(|name| wires.time(name));
+    let times = wires::Times {
+        microcluster: microcluster?,
+        further: further?,
+        all_complete: all_complete?,
+    };
+    if times.further > times.microcluster {
+        return Err(wires.error(
+            "further_microcluster",
+            "is more than wires.microcluster, which has as many boards and more to do",
+        ));
+    }
+    if times.all_complete > times.further {
+        return Err(wires.error(
+            "all_complete",
+            "is more than wires.further_microcluster, of which it is a part",
+        ));
+    }
+    Ok(times)
 }
 
 /// The times of a link of the chain.

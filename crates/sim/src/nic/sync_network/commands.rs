@@ -16,7 +16,7 @@ impl SyncNetwork {
         match command.code {
             SET_GROUP => {
                 let done = self.cpu(cx, cx.now(), node, op, "register_write", is.register_write);
-                let bad = self.boards[board].barrier.is_some() || self.wires.flag(board);
+                let bad = !self.boards[board].barriers.is_empty() || self.wires.flag(board);
                 let answer = if bad {
                     Answer::refused(
                         "the group register is in use, by a barrier under way or the library's",
@@ -27,7 +27,7 @@ impl SyncNetwork {
                 };
                 cx.finish(done, op, answer);
             }
-            ENTER => self.enter(cx, node, op),
+            ENTER => self.enter(cx, node, op, None),
             FLAG => {
                 let (read, end) = self.look(cx, node, op);
                 self.at(cx, read, node, Later::Flag(op, end));
@@ -90,9 +90,10 @@ impl SyncNetwork {
         }
     }
 
-    /// The host writes the board's register to arrive.
-    pub(super) fn enter(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) {
+    /// The host writes the board's register to arrive: at a group's barrier, or at the program's
+    /// own.
+    pub(super) fn enter(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, group: Option<u32>) {
         let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
-        self.at(cx, done, node, Later::Enter(op));
+        self.at(cx, done, node, Later::Enter(op, group));
     }
 }

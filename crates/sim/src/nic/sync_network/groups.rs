@@ -1,8 +1,9 @@
 //! Groups of boards: which groups the wires and the chain serve, and the calls of their members.
 
-use super::boards::{Board, Group, Later, SyncNetwork};
+use super::boards::{Board, Group, Later, Membership, Message, SyncNetwork};
 use super::chain::PAYLOAD_BYTES;
 use super::collective::{Collective, Part};
+use super::drivers::ARBITER;
 use super::wires;
 use crate::host::{Answer, GroupOp, Wanted};
 use crate::nic::Cx;
@@ -36,47 +37,84 @@ impl SyncNetwork {
         let known = self.known.entry(request).or_default();
         // The first member that asks causes the decision for all.
         if known.len() == before {
-            let number = self.groups.len() as u32 + 1;
-            known.push(number);
+            known.push(self.groups.len() as u32 + 1);
             let served = self.serves(&members, wanted);
-            for &member in members.iter().filter(|_| served) {
-                let board = &mut self.boards[member as usize];
-                match wanted {
-                    Wanted::Barrier => {
-                        board.barrier = Some((number, self.wires.phases(member as usize)))
-                    }
-                    _ => board.collectives = Some(number),
-                }
-            }
             self.groups.push(Group {
                 members: self.lists[request.1].clone(),
+                wanted,
                 served,
                 joining: Vec::new(),
+                left: 0,
+                told: 0,
+                asked: false,
             });
         }
         let number = self.known[&request][before];
         let group = &mut self.groups[number as usize - 1];
         group.joining.push(op);
-        let served = group.served;
-        if served && wanted == Wanted::Barrier {
-            let here = self.wires.boards_of(node.index() / wires::MICROCLUSTER);
-            let named = here
-                .filter(|&board| self.boards[board].barrier.is_some_and(|(of, _)| of == number));
-            let mask = named.fold(0, |mask, board| mask | 1 << (board % wires::MICROCLUSTER));
-            self.wires.set_group(node.index(), mask);
+        if group.members.iter().any(|member| self.left.contains(member)) {
+            return self.refuse_to_join(cx, number);
         }
-        let group = &mut self.groups[number as usize - 1];
         if group.joining.len() == group.members.len() {
-            for op in std::mem::take(&mut group.joining) {
-                let done = cx.now() + self.is.register_write;
-                let most = if wanted == Wanted::Collectives { PAYLOAD_BYTES as u64 } else { 0 };
-                cx.finish(
-                    done,
-                    op,
-                    Answer::value(if served { u64::from(number) | most << 32 } else { 0 }),
-                );
+            self.joined(cx, number);
+        }
+    }
+
+    /// All members have asked to join. Answers them.
+    fn joined(&mut self, cx: &mut Cx<'_>, number: u32) {
+        let Group { members, wanted, served, joining, .. } = &mut self.groups[number as usize - 1];
+        let (members, wanted, served) = (members.clone(), *wanted, *served);
+        let joining = std::mem::take(joining);
+        let holds = served && self.hold(cx, number, false);
+        for &member in members.iter().filter(|_| served) {
+            let board = &mut self.boards[member as usize];
+            if wanted == Wanted::Barrier {
+                board.barriers.insert(number, Membership { wired: holds, ..Default::default() });
+                if holds {
+                    self.name_group(member, number);
+                }
+            } else {
+                (board.collectives, board.may_carry) = (Some(number), holds);
             }
         }
+        let most = if wanted == Wanted::Collectives { PAYLOAD_BYTES as u64 } else { 0 };
+        let answer = if served { u64::from(number) | most << 32 } else { 0 };
+        for op in joining {
+            cx.finish(cx.now() + self.is.register_write, op, Answer::value(answer));
+        }
+    }
+
+    /// Answers those that wait for a group that will not be: a member has left the job.
+    fn refuse_to_join(&mut self, cx: &mut Cx<'_>, number: u32) {
+        for op in std::mem::take(&mut self.groups[number as usize - 1].joining) {
+            cx.finish(cx.now(), op, Answer::value(0));
+        }
+    }
+
+    /// A PE has left the job. There will be no group with it but those that there are.
+    pub(super) fn refuse_groups_with(&mut self, cx: &mut Cx<'_>, pe: u32) {
+        if !self.left.insert(pe) {
+            return;
+        }
+        for number in 1..=self.groups.len() as u32 {
+            if self.groups[number as usize - 1].members.contains(&pe) {
+                self.refuse_to_join(cx, number);
+            }
+        }
+    }
+
+    /// Writes a board's group register: the members of its microcluster.
+    pub(super) fn name_group(&mut self, board: u32, number: u32) {
+        let members = &self.groups[number as usize - 1].members;
+        let here = self.wires.boards_of(board as usize / wires::MICROCLUSTER);
+        let mask = if members.len() == self.boards.len() {
+            here.fold(0, |mask, member| mask | 1 << (member % wires::MICROCLUSTER))
+        } else {
+            let members = members.iter().map(|&member| member as usize);
+            let here = members.filter(|member| here.contains(member));
+            here.fold(0, |mask, member| mask | 1 << (member % wires::MICROCLUSTER))
+        };
+        self.wires.set_group(board as usize, mask);
     }
 
     /// The number of a list of members.
@@ -95,7 +133,7 @@ impl SyncNetwork {
             members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free))
         };
         match wanted {
-            Wanted::Barrier if self.wires.is_divided() => {
+            Wanted::Barrier => {
                 let mut is_member = vec![false; self.boards.len()];
                 let all_there = members.iter().all(|&member| {
                     is_member
@@ -103,11 +141,8 @@ impl SyncNetwork {
                         .is_some_and(|is| !std::mem::replace(is, true))
                 });
                 let last = |&member: &u32| is_member[self.wires.last_of(member as usize)];
-                !self.boards.iter().any(|board| board.barrier.is_some())
-                    && all_there
-                    && members.iter().all(last)
+                all_there && (!self.wires.is_divided() || members.iter().all(last))
             }
-            Wanted::Barrier => all(&|board| board.barrier.is_none()),
             Wanted::Collectives => {
                 members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none())
             }
@@ -118,22 +153,33 @@ impl SyncNetwork {
     pub(super) fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         let refused = |why: &str| Answer::refused(why.to_owned());
         // The boards of its members know a group that is served.
-        let board = &self.boards[node.index()];
-        let (barrier, collectives) = (board.barrier.map(|(group, _)| group), board.collectives);
+        let board = &mut self.boards[node.index()];
+        let collectives = board.collectives;
         match what {
             GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
-            GroupOp::Arrive(group) if barrier == Some(group) => {
-                if self.wires.carries_packets(node.index()) && !self.boards[node.index()].switching
-                {
+            GroupOp::Arrive(group) if let Some(barrier) = board.barriers.get_mut(&group) => {
+                if barrier.arrived > barrier.complete {
+                    return cx.finish(cx.now(), op, refused("the last phase is not complete"));
+                }
+                barrier.arrived += 1;
+                let wired = barrier.wired;
+                if wired && self.wires.carries_packets(node.index()) && !board.switching {
                     let done =
                         self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
                     self.at(cx, done, node, Later::Packets(false));
                 }
-                self.enter(cx, node, op);
+                self.enter(cx, node, op, Some(group));
             }
-            GroupOp::Phase(group) if barrier == Some(group) => {
+            GroupOp::Phase(group) if board.barriers.contains_key(&group) => {
                 let (read, end) = self.watch(cx, node, op);
-                self.at(cx, read, node, Later::Phase(op, end));
+                self.at(cx, read, node, Later::Phase(op, group, end));
+            }
+            GroupOp::Leave(group) if let Some(barrier) = board.barriers.get(&group) => {
+                if barrier.arrived > barrier.complete {
+                    return cx.finish(cx.now(), op, refused("the last phase is not complete"));
+                }
+                self.leave(node, group);
+                cx.finish(cx.now(), op, Answer::default());
             }
             GroupOp::Result(group) if collectives == Some(group) => {
                 let (read, end) = self.watch(cx, node, op);
@@ -176,14 +222,38 @@ impl SyncNetwork {
         board.begun = board.begun.wrapping_add(1);
         board.part =
             Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
+        if !board.may_carry {
+            self.tell(cx, node, ARBITER, Message::Want(group));
+            // The driver goes on when it may.
+            cx.finish(cx.now() + self.lan.send_overhead(), op, Answer::default());
+            return Ok(());
+        }
+        let done = self.write_part(cx, node, op);
+        cx.finish(done, op, Answer::default());
+        Ok(())
+    }
+
+    /// The host writes its part of a collective, after it has switched the board to packets.
+    /// Returns when that is done.
+    pub(super) fn write_part(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> Ps {
         let mut ready = cx.now();
-        if board.switching || !self.wires.carries_packets(node.index()) {
+        if self.boards[node.index()].switching || !self.wires.carries_packets(node.index()) {
             ready = self.cpu(cx, ready, node, op, "register_write", self.is.register_write);
             self.at(cx, ready, node, Later::Packets(true));
         }
         let done = self.cpu(cx, ready, node, op, "packet_write", self.is.packet_write);
         self.at(cx, done, node, Later::Begin);
-        cx.finish(done, op, Answer::default());
-        Ok(())
+        done
+    }
+
+    /// A member has dropped a barrier. The group ends with the last one.
+    fn leave(&mut self, node: Node, number: u32) {
+        self.boards[node.index()].barriers.remove(&number);
+        let group = &mut self.groups[number as usize - 1];
+        group.left += 1;
+        if group.left == group.members.len() {
+            group.members = Arc::from([]);
+            self.holders.remove(&number);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What is due at a board, carried out.
 
-use super::boards::{Later, SyncNetwork};
+use super::boards::{Later, Membership, SyncNetwork};
 use super::chain::{self, Agenda, Direction, Due, Notice};
 use super::collective::{Found, SEND, Step};
 use crate::host::Answer;
@@ -13,12 +13,13 @@ impl SyncNetwork {
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, node: Node, later: Later) {
         let (now, board) = (cx.now(), node.index());
         match later {
-            Later::Enter(op) => self.arrive(cx, node, op),
+            Later::Enter(op, group) => self.arrive(cx, node, op, group),
+            Later::Heard(message) => self.heard(cx, node, message),
             Later::Complete => self.completed(cx, node),
             Later::Flag(op, end) => {
                 cx.finish(end, op, Answer::value(self.wires.flag(board).into()))
             }
-            Later::Phase(op, end) => self.phase(cx, node, op, end),
+            Later::Phase(op, group, end) => self.phase(cx, node, op, group, end),
             Later::Reduced(op, end) => self.reduced(cx, node, op, end),
             Later::Mode(op, true) => {
                 self.set_packets(cx, node, true);
@@ -50,9 +51,15 @@ impl SyncNetwork {
         }
     }
 
-    /// The register to arrive is written.
-    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) {
-        let answer = match self.drive(cx, node, op) {
+    /// The register to arrive is written. A group that has lost the wires meanwhile goes by
+    /// messages.
+    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, group: Option<u32>) {
+        let wired = |group| self.boards[node.index()].barriers[&group].wired;
+        if let Some(group) = group.filter(|&group| !wired(group)) {
+            self.tell_arrival(cx, node, group);
+            return cx.finish(cx.now() + self.lan.send_overhead(), op, Answer::default());
+        }
+        let answer = match self.drive(cx, node, op, group) {
             true => Answer::default(),
             false => Answer::refused("the board has arrived at a barrier that is not complete"),
         };
@@ -60,11 +67,12 @@ impl SyncNetwork {
     }
 
     /// The board drives its wire, unless it does already.
-    fn drive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> bool {
+    fn drive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, group: Option<u32>) -> bool {
         let mut completes = Vec::new();
         let arrived = self.wires.arrive(cx.now(), node.index(), &mut completes);
         if arrived {
-            self.boards[node.index()].arrived = Some((op, cx.now()));
+            let board = &mut self.boards[node.index()];
+            (board.arrived, board.flag_of) = (Some((op, cx.now())), group);
         }
         self.complete(cx, completes);
         arrived
@@ -80,24 +88,30 @@ impl SyncNetwork {
     /// A barrier is complete at a board.
     fn completed(&mut self, cx: &mut Cx<'_>, node: Node) {
         self.wires.complete(node.index());
-        if let Some((op, arrived)) = self.boards[node.index()].arrived.take() {
+        let board = &mut self.boards[node.index()];
+        if let Some(group) = board.flag_of.take()
+            && let Some(membership) = board.barriers.get_mut(&group)
+        {
+            membership.complete += 1;
+        }
+        if let Some((op, arrived)) = board.arrived.take() {
             cx.stage(node, "wires", "microcluster", op, (arrived, cx.now()));
             self.show(cx, node);
         }
     }
 
-    /// A look of the library's reads the phase.
-    fn phase(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, end: Ps) {
+    /// A look of the library's reads the flag, or what the driver has heard.
+    fn phase(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, group: u32, end: Ps) {
         let board = &mut self.boards[node.index()];
-        board.watching = self.wires.flag(node.index()).then_some((end, None));
-        let before = board.barrier.map_or(0, |(_, before)| before);
-        cx.finish(end, op, Answer::value(self.wires.phases(node.index()) - before));
+        let Membership { arrived, complete, .. } = board.barriers[&group];
+        board.watching = (arrived > complete).then_some((end, None));
+        cx.finish(end, op, Answer::value(complete));
     }
 
     /// A look of the reduced barrier code reads the board, whose circuit answers with the flag and
     /// sets it if it is clear.
     fn reduced(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, end: Ps) {
-        let was_set = !self.drive(cx, node, op);
+        let was_set = !self.drive(cx, node, op, None);
         cx.finish(end, op, Answer::value(was_set.into()));
     }
 
@@ -155,7 +169,7 @@ impl SyncNetwork {
     }
 
     /// The board goes back to wires, as soon as its buffers are empty.
-    fn switch_to_wires(&mut self, cx: &mut Cx<'_>, node: Node) {
+    pub(super) fn switch_to_wires(&mut self, cx: &mut Cx<'_>, node: Node) {
         self.boards[node.index()].switching = true;
         self.switched(cx, node);
     }

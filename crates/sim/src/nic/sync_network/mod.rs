@@ -6,10 +6,10 @@
 //! ```
 //!
 //! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. The
-//!   library's barriers go by the `wires`. A group of PEs gets wires if its boards are in no other
-//!   group. Where there are several microclusters, it must also be the only group, and have the
-//!   last board of each microcluster in which it has members. A board has one flag, so it takes
-//!   part in one barrier at a time.
+//!   library's barriers go by the `wires`. Where there are several microclusters, a group of PEs
+//!   must have the last board of each microcluster in which it has members; other groups are not
+//!   served. A board has one flag, and a wire does not say for which group it is driven. So groups
+//!   that overlap take turns on the wires (`drivers`).
 //! * The host sees the sync flag by a look that takes `host.flag_look` and reads the board within
 //!   that time.
 //! * A program switches its board to packets and back ([`set_mode`]). The library's driver does so,
@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `boards` | the state of the boards |
 //! | `wires`, `chain`, `collective` | pure state machines, which know no events |
+//! | `drivers` | which groups have the wires, and the messages of the other groups' barriers |
 //! | `groups`, `commands` | calls of the library, and of programs |
 //! | `later` | what is due at a board, carried out |
 //! | `interface` | the commands that programs give |
@@ -31,6 +32,7 @@ mod boards;
 mod chain;
 mod collective;
 mod commands;
+mod drivers;
 mod groups;
 mod interface;
 mod later;
@@ -42,7 +44,7 @@ pub use boards::SyncNetwork;
 pub use collective::{Collective, Operator};
 pub use interface::{collective, enter, flag, receive, reduced, send, set_group, set_mode};
 
-use super::{Call, Cx, Feature, Nic, Owner, Token};
+use super::{Call, Cx, Feature, Nic, Owner, Pe, Token};
 use crate::host::{HostOp, Polling};
 use crate::packet::{Node, Packet};
 
@@ -70,6 +72,14 @@ impl Nic for SyncNetwork {
 
     fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
         self.lan.arrive(cx, node, packet);
+    }
+
+    fn message(&mut self, cx: &mut Cx<'_>, node: Node, number: u32) {
+        self.came(cx, node, number);
+    }
+
+    fn left(&mut self, cx: &mut Cx<'_>, pe: Pe) {
+        self.refuse_groups_with(cx, pe.0);
     }
 
     fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {

@@ -7,6 +7,7 @@ use crate::testing::{Bench, carries_the_library};
 use crate::time::Ps;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn join(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u32> {
     let begin = |bench: &mut Bench, &pe: &u32| {
@@ -62,14 +63,39 @@ fn published_barriers_with_software() {
     }
 }
 
+fn arrive(bench: &mut Bench, pe: u32, group: u32) {
+    let answer = bench.call(pe, HostOp::Group(GroupOp::Arrive(group)));
+    assert_eq!(answer.refused, None);
+}
+
+/// All members arrive at once, and look until they see the phase complete. Returns how long the
+/// slowest takes.
+fn pass(bench: &mut Bench, members: &[u32], group: u32, expected: u64) -> Ps {
+    let begin = bench.world.now();
+    let arrivals: Vec<Op> =
+        members.iter().map(|&pe| bench.begin(pe, HostOp::Group(GroupOp::Arrive(group)))).collect();
+    arrivals.into_iter().for_each(|op| assert_eq!(bench.answer(op).1.refused, None));
+    loop {
+        let looks: Vec<Op> = members
+            .iter()
+            .map(|&pe| bench.begin(pe, HostOp::Group(GroupOp::Phase(group))))
+            .collect();
+        let seen = looks.into_iter().map(|look| bench.answer(look).1.value);
+        if seen.min() == Some(expected) {
+            return bench.world.now() - begin;
+        }
+    }
+}
+
 #[test]
-fn who_gets_wires() {
+fn who_is_served() {
     let mut bench = Bench::new("scc", 12);
     let first = join(&mut bench, &[0, 1, 2], Wanted::Barrier);
     assert!(first[0] != 0 && first.iter().all(|&group| group == first[0]));
-    assert_eq!(join(&mut bench, &[0, 1, 2], Wanted::Barrier), [0; 3], "they have a flag each");
-    assert_eq!(join(&mut bench, &[2, 3], Wanted::Barrier), [0; 2]);
-    assert_ne!(join(&mut bench, &[3, 11], Wanted::Barrier)[0], 0, "groups apart from each other");
+    let again = join(&mut bench, &[0, 1, 2], Wanted::Barrier)[0];
+    assert!(again != 0 && again != first[0]);
+    assert_ne!(join(&mut bench, &[2, 3], Wanted::Barrier)[0], 0);
+    assert_ne!(join(&mut bench, &[11, 3], Wanted::Barrier)[0], 0, "in any order");
     assert_eq!(join(&mut bench, &[0, 1], Wanted::Multicast), [0; 2]);
     let foreign = HostOp::Group(GroupOp::Arrive(first[0]));
     assert!(bench.call(5, foreign).refused.is_some());
@@ -82,18 +108,165 @@ fn who_gets_wires() {
     );
     let group = join(&mut bench, &[0, 15, 20, 31], Wanted::Barrier)[0];
     assert_ne!(group, 0);
-    assert_eq!(
-        join(&mut bench, &[39], Wanted::Barrier),
-        [0],
-        "there is one chain of part complete"
-    );
+    assert_ne!(join(&mut bench, &[39], Wanted::Barrier)[0], 0);
     for round in 1..4 {
         for pe in [31, 0, 20, 15] {
             assert_eq!(phase(&mut bench, 0, group), round - 1);
-            bench.call(pe, HostOp::Group(GroupOp::Arrive(group)));
+            arrive(&mut bench, pe, group);
         }
         bench.run();
         assert_eq!([0, 15, 20, 31].map(|pe| phase(&mut bench, pe, group)), [round; 4]);
+    }
+}
+
+/// Nobody waits for a group with a PE that has left the job, now or later.
+#[test]
+fn no_group_with_the_dead() {
+    let mut bench = Bench::new("scc", 4);
+    let member = |bench: &mut Bench, pe| {
+        let join = GroupOp::Join { members: Arc::from([0, 2, 3]), wanted: Wanted::Barrier };
+        bench.begin(pe, HostOp::Group(join))
+    };
+    let early = [0, 2].map(|pe| member(&mut bench, pe));
+    bench.world.left(Pe(3));
+    assert_eq!(early.map(|op| bench.answer(op).1.value), [0; 2]);
+    let late = [0, 2].map(|pe| member(&mut bench, pe));
+    assert_eq!(late.map(|op| bench.answer(op).1.value), [0; 2]);
+    assert_ne!(join(&mut bench, &[0, 2], Wanted::Barrier)[0], 0);
+}
+
+/// Groups that overlap have the wires by turns: two phases of a group go by messages, and then it
+/// has the wires until another group does the same. Groups apart from each other have them
+/// together.
+#[test]
+fn turns_on_the_wires() {
+    for (boards, groups) in
+        [(4, [vec![0, 1, 2, 3], vec![0, 1]]), (40, [(0..40).collect(), vec![39, 31, 15]])]
+    {
+        let mut bench = Bench::new("scc", boards);
+        let by_wires = |time: Ps| time <= Ps::ns(6200);
+        let numbers = groups.each_ref().map(|group| join(&mut bench, group, Wanted::Barrier)[0]);
+        let mut phases = [0; 2];
+        for turn in 0..6 {
+            let which = turn % 2;
+            let wired: Vec<bool> = (0..5)
+                .map(|_| {
+                    phases[which] += 1;
+                    by_wires(pass(&mut bench, &groups[which], numbers[which], phases[which]))
+                })
+                .collect();
+            let expected = if turn == 0 { [true; 5] } else { [false, false, true, true, true] };
+            assert_eq!(wired, expected, "turn {turn} of {boards} boards");
+        }
+    }
+    let mut bench = Bench::new("scc", 4);
+    let [left, right] = [[0, 1], [2, 3]].map(|group| join(&mut bench, &group, Wanted::Barrier)[0]);
+    for round in 1..5 {
+        assert!(pass(&mut bench, &[0, 1], left, round) <= Ps::ns(6200));
+        assert!(pass(&mut bench, &[2, 3], right, round) <= Ps::ns(6200));
+    }
+    bench.assert_conserved();
+}
+
+/// A group that all members have left gives the wires back at once.
+#[test]
+fn a_group_ends() {
+    let mut bench = Bench::new("scc", 3);
+    let first = join(&mut bench, &[0, 1], Wanted::Barrier)[0];
+    let second = join(&mut bench, &[1, 2], Wanted::Barrier)[0];
+    arrive(&mut bench, 0, first);
+    let leave = |group| HostOp::Group(GroupOp::Leave(group));
+    assert!(bench.call(0, leave(first)).refused.is_some(), "a phase is under way");
+    arrive(&mut bench, 1, first);
+    bench.run();
+    for pe in [0, 1] {
+        assert_eq!(bench.call(pe, leave(first)).refused, None);
+        assert!(bench.call(pe, HostOp::Group(GroupOp::Arrive(first))).refused.is_some());
+    }
+    let times = [1, 2].map(|round| pass(&mut bench, &[1, 2], second, round));
+    assert!(times[0] > Ps::us(7) && times[1] <= Ps::ns(6200), "{times:?}");
+}
+
+/// Members of a group wait for each other by the wires while the others have begun a collective and
+/// wait for them: the boards between carry packets, and let no signals pass.
+#[test]
+fn wires_and_packets_by_turns() {
+    let mut bench = Bench::new("scc", 4);
+    let outer = join(&mut bench, &[0, 3], Wanted::Barrier)[0];
+    let all = join(&mut bench, &[0, 1, 2, 3], Wanted::Collectives)[0];
+    let add = |pe| {
+        HostOp::Group(collective(all, Collective::AllReduce(Operator::Add), Payload::word(8, pe)))
+    };
+    for round in 1..5 {
+        let begun = [1, 2].map(|pe| bench.begin(pe, add(pe.into())));
+        bench.run_until(bench.world.now() + Ps::us(500));
+        pass(&mut bench, &[0, 3], outer, round);
+        let rest = [0, 3].map(|pe| bench.begin(pe, add(pe.into())));
+        for op in begun.into_iter().chain(rest) {
+            assert_eq!(bench.answer(op).1.refused, None);
+        }
+        for (_, answer) in results(&mut bench, &[0, 1, 2, 3], all) {
+            assert_eq!(answer.data.bits(), 6);
+        }
+    }
+    bench.run();
+    bench.assert_conserved();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Groups of any members, whose phases overlap in any order: a board sees k phases complete
+    /// when all members have arrived k times, and not before, whoever has the wires.
+    #[test]
+    fn groups_that_overlap(pes in 2u32..20, masks in prop::collection::vec(1u32..1 << 19, 1..5), slow in any::<bool>(), seed in any::<u64>()) {
+        // Signals on long chains take as long as messages.
+        let text = include_str!("../../../../../machines/scc.toml");
+        let text = if slow { text.replace(" value = 600, unit = \"ns\"", " value = 600, unit = \"us\"").replace(" value = 540, unit = \"ns\"", " value = 540, unit = \"us\"") } else { text.into() };
+        let mut bench = Bench::of(&Machine::parse("overlap", &text, None).unwrap(), pes, 1);
+        let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
+        for mask in masks {
+            let members: Vec<u32> = (0..pes).filter(|pe| mask & 1 << pe != 0).collect();
+            let number = if members.is_empty() { 0 } else { join(&mut bench, &members, Wanted::Barrier)[0] };
+            prop_assert!(number != 0 || members.is_empty() || pes > 16);
+            if number != 0 {
+                groups.push((number, members));
+            }
+        }
+        prop_assume!(!groups.is_empty());
+        let mut random = crate::random::Random::new(seed);
+        let mut arrived: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        let complete = |arrived: &BTreeMap<(u32, u32), u64>, (number, members): &(u32, Vec<u32>)| {
+            members.iter().map(|&pe| arrived.get(&(*number, pe)).copied().unwrap_or(0)).min().unwrap()
+        };
+        for _ in 0..120 {
+            let group = &groups[random.next_bits() as usize % groups.len()];
+            let (number, members) = group;
+            let pe = members[random.next_bits() as usize % members.len()];
+            let place = (*number, pe);
+            let seen = phase(&mut bench, pe, *number);
+            prop_assert!(seen <= complete(&arrived, group), "group {number}: passed too early");
+            if seen == arrived.get(&place).copied().unwrap_or(0) {
+                arrive(&mut bench, pe, *number);
+                *arrived.entry(place).or_default() += 1;
+            } else {
+                let again = bench.call(pe, HostOp::Group(GroupOp::Arrive(*number)));
+                // It may be complete by now, without having been seen.
+                prop_assert!(again.refused.is_some() || complete(&arrived, group) > seen);
+                *arrived.entry(place).or_default() += u64::from(again.refused.is_none());
+            }
+            if random.next_bits().is_multiple_of(4) {
+                let until = bench.world.now() + Ps(random.next_bits() % 400_000_000);
+                bench.run_until(until);
+            }
+        }
+        bench.run();
+        for group in &groups {
+            for &pe in &group.1 {
+                prop_assert_eq!(phase(&mut bench, pe, group.0), complete(&arrived, group));
+            }
+        }
+        bench.assert_conserved();
     }
 }
 

@@ -16,7 +16,9 @@
 //! a wire of one phase is never taken for one of the next.
 //!
 //! Times: with `hop` for each board on the bus, and `decide` at the end, 16 boards take
-//! `decide + 16 hop`. Each further microcluster adds `further`, however many boards it has.
+//! `decide + 16 hop`. Each further microcluster adds `further`, however many boards it has: a part
+//! for *part complete* on its way up, and `all_complete` for *all complete* on its way back to the
+//! first board. So a barrier whose last board arrives in the last microcluster takes that part too.
 
 use crate::time::Ps;
 
@@ -32,7 +34,6 @@ struct Board {
     driven: Ps,
     /// Whether the board's barrier is complete, and the board will see that.
     completing: bool,
-    phases: u64,
     /// Whether the board's connectors carry packets now.
     carries_packets: bool,
 }
@@ -47,19 +48,30 @@ pub struct Wires {
     driven: Vec<u16>,
     hop: Ps,
     decide: Ps,
-    further: Ps,
+    times: Times,
+}
+
+/// The times of signals.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// In a full microcluster.
+    pub microcluster: Ps,
+    /// What each further microcluster adds.
+    pub further: Ps,
+    /// The part of that for *all complete*.
+    pub all_complete: Ps,
 }
 
 impl Wires {
-    /// Wires with these times of a full microcluster and of each further one.
-    pub fn new(boards: usize, microcluster: Ps, further: Ps) -> Wires {
+    /// The wires of so many boards.
+    pub fn new(boards: usize, times: Times) -> Wires {
         Wires {
             boards: vec![Board::default(); boards],
             away: 0,
             driven: vec![0; boards.div_ceil(MICROCLUSTER)],
-            hop: Ps(further.0 / MICROCLUSTER as u64),
-            decide: microcluster.since(further),
-            further,
+            hop: Ps(times.further.0 / MICROCLUSTER as u64),
+            decide: times.microcluster.since(times.further),
+            times,
         }
     }
 
@@ -88,11 +100,6 @@ impl Wires {
         self.boards[board].flag
     }
 
-    /// Barriers that this board has completed.
-    pub fn phases(&self, board: usize) -> u64 {
-        self.boards[board].phases
-    }
-
     /// A board arrives. Pushes the boards that complete, and when. While the board's flag is set,
     /// this does nothing and returns false. So a host that tries until it has arrived passes phase
     /// k when all have passed phase k - 1: the reduced barrier code.
@@ -105,6 +112,24 @@ impl Wires {
         self.driven[board / MICROCLUSTER] |= 1 << (board % MICROCLUSTER);
         self.settle(now, board / MICROCLUSTER, completes);
         true
+    }
+
+    /// Whether a board's barrier is complete, and the board will see that.
+    pub fn is_completing(&self, board: usize) -> bool {
+        self.boards[board].completing
+    }
+
+    /// Takes back a board's arrival at a barrier that is not complete: the driver has the board
+    /// name itself alone, so that its flag is cleared. Returns false where there is nothing to take
+    /// back.
+    pub fn withdraw(&mut self, board: usize) -> bool {
+        let this = &mut self.boards[board];
+        let takes = this.flag && !this.completing;
+        if takes {
+            this.flag = false;
+            self.driven[board / MICROCLUSTER] &= !(1 << (board % MICROCLUSTER));
+        }
+        takes
     }
 
     /// Switches a board to packets, or to wires. While any board of the bus carries packets, the
@@ -175,14 +200,16 @@ impl Wires {
             let group = self.boards[range.end - 1].group;
             let named = range.clone().filter(|board| group & 1 << (board % MICROCLUSTER) != 0);
             let driven = named.map(|board| self.boards[board].driven).max();
-            let passed = part + self.further * u64::from(cluster > 0);
+            let passes = self.times.further.since(self.times.all_complete);
+            let passed = part + passes * u64::from(cluster > 0);
             // A wire that was driven while a board carried packets counts from its driving: `at` is
             // now, at the earliest.
             let local = driven.map_or(Ps::ZERO, |driven| driven + self.local(cluster));
             part = passed.max(local);
             any |= driven.is_some();
         }
-        let at = part.max(now);
+        let back = self.times.all_complete * (self.driven.len() as u64 - 1);
+        let at = part.max(now) + back;
         for board in 0..self.boards.len() {
             let this = &mut self.boards[board];
             if any && this.flag && !this.completing {
@@ -197,7 +224,6 @@ impl Wires {
         let this = &mut self.boards[board];
         debug_assert!(this.flag && this.completing, "completions are told once");
         (this.flag, this.completing) = (false, false);
-        this.phases += 1;
         self.driven[board / MICROCLUSTER] &= !(1 << (board % MICROCLUSTER));
     }
 }
@@ -209,7 +235,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn wires(boards: usize) -> Wires {
-        Wires::new(boards, Ps::ns(600), Ps::ns(540))
+        let times =
+            Times { microcluster: Ps::ns(600), further: Ps::ns(540), all_complete: Ps::ns(270) };
+        Wires::new(boards, times)
     }
 
     /// All boards arrive at once: when is it complete?
@@ -250,10 +278,11 @@ mod tests {
                 wires.set_group(board, members(board).iter().fold(0, |mask, other| mask | 1 << other));
             }
             let (mut arrivals, mut agenda, mut now) = (vec![0u64; boards], BTreeMap::new(), 0);
+            let mut phases = vec![0u64; boards];
             for (board, wait) in steps {
                 let board = board % boards;
                 let mut completes = Vec::new();
-                let open = wires.phases(board) == arrivals[board];
+                let open = phases[board] == arrivals[board];
                 now += 1;
                 prop_assert_eq!(wires.arrive(Ps::ns(now), board, &mut completes), open);
                 arrivals[board] += u64::from(open);
@@ -272,12 +301,13 @@ mod tests {
                     }
                     agenda.remove(&(at, board));
                     wires.complete(board);
-                    prop_assert_eq!(wires.phases(board), arrivals[board]);
+                    phases[board] += 1;
+                    prop_assert_eq!(phases[board], arrivals[board]);
                 }
                 for board in 0..boards {
                     let all = members(board).iter().map(|&other| arrivals[other]).min().unwrap();
-                    prop_assert!(wires.phases(board) <= all, "a barrier that not all have reached");
-                    prop_assert_eq!(wires.flag(board), wires.phases(board) < arrivals[board]);
+                    prop_assert!(phases[board] <= all, "a barrier that not all have reached");
+                    prop_assert_eq!(wires.flag(board), phases[board] < arrivals[board]);
                 }
             }
         }
@@ -317,15 +347,16 @@ mod tests {
                     let range = wires.boards_of(cluster);
                     let hops = Ps(33_750) * range.len() as u64;
                     let local = arrivals.iter().filter(|(_, board)| range.contains(board)).map(|&(at, _)| Ps::ns(at + 60) + hops).max();
-                    part = (part + if cluster > 0 { Ps::ns(540) } else { Ps::ZERO }).max(local.unwrap_or(Ps::ZERO));
+                    part = (part + if cluster > 0 { Ps::ns(270) } else { Ps::ZERO }).max(local.unwrap_or(Ps::ZERO));
                 }
+                let all = part.max(Ps::ns(arrivals[last].0)) + Ps::ns(270 * (clusters as u64 - 1));
                 prop_assert_eq!(completes.len(), arrivals.len());
                 for (at, board) in completes {
-                    prop_assert_eq!(at, part.max(Ps::ns(arrivals[last].0)));
+                    prop_assert_eq!(at, all);
                     wires.complete(board);
-                    prop_assert_eq!(wires.phases(board), phase);
+                    prop_assert!(!wires.flag(board), "phase {}", phase);
                 }
-                start = part.0 / 1000 + 1;
+                start = all.0 / 1000 + 1;
             }
         }
     }
