@@ -8,14 +8,14 @@
 //!
 //! **Contract and proof.**
 //!
-//! * V1: *No change is missed.* The thread sleeps by the steps of the doorbell's proof, and looks at
-//!   all events after each announcement. An event that is added or armed meanwhile is looked at by
-//!   its caller, too; then the caller rings the doorbell, behind the change of the list.
+//! * V1: *No change is missed.* The thread sleeps by the steps of the doorbell's proof, and looks
+//!   at all events after each announcement. An event that is added or armed meanwhile is looked at
+//!   by its caller, too; then the caller rings the doorbell, behind the change of the list.
 //! * V2: *The descriptor is readable exactly while the event has ended.* Both change under the
 //!   event's lock: the thread writes the eventfd when it ends the event, and arming reads it.
-//! * V3: *Every event ends.* When a PE dies, or when all others have left, the event fails as a wait
-//!   for a word would. When the event's own PE leaves the job, too. The thread sees a departure at
-//!   its next poll.
+//! * V3: *Every event ends.* When a PE dies, or when all others have left, the event fails as a
+//!   wait for a word would. When the event's own PE leaves the job, too. The thread sees a
+//!   departure at its next poll.
 //! * V4: *A dropped event is forgotten.* The thread has only weak references between two looks. One
 //!   that is forgotten without being dropped keeps its window, its descriptor and the thread until
 //!   the process ends, and harms nothing else.

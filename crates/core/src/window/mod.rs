@@ -557,7 +557,8 @@ impl Job {
         let here = Location::caller();
         self.pe.call("Job::restricted", None, || {
             let n = self.npes();
-            // The caller's function is done with before any lock is taken: it may call the job itself.
+            // The caller's function is done with before any lock is taken: it may call the job
+            // itself.
             let rights = Rights::ask(self.pe(), n, right);
             let mut call = Collective::begin(&self.pe, self.world())?;
             // Bound before anybody sends to it.

@@ -76,7 +76,8 @@ impl<T: Plain> Window<T> {
                 return Ok(());
             }
             let target = self.target(pe, index, count, Access::Write)?;
-            // SAFETY: the target was resolved for that many elements; the caller promises the source.
+            // SAFETY: the target was resolved for that many elements; the caller promises the
+            // source.
             unsafe { target.route.put(me, from.cast(), bytes) }?;
             self.inner.pe.wrote(pe);
             Ok(())
@@ -264,8 +265,8 @@ impl<T: Plain> Window<T> {
             match target.route {
                 // SAFETY: both ranges were checked, and do not overlap.
                 route @ Route::Near(_) => unsafe { route.put(me, src, bytes) }?,
-                // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
-                // restricted part is unmapped only when the fabric is quiet.
+                // SAFETY: the source is window memory: a segment stays mapped as long as the job,
+                // and a restricted part is unmapped only when the fabric is quiet.
                 Route::Far(to) => unsafe { me.fabric().put_nbi(to, src, bytes) }?,
             }
             me.wrote(pe);

@@ -232,8 +232,8 @@ impl<'a, T: Word> Wait<'a, T> {
             self.window.look(index);
             let word = self.window.local_ptr().wrapping_add(index).cast_const();
             Ok(self.wait(move || {
-                // SAFETY: `index` was checked just now, and the window lives as long as this borrow of
-                // it.
+                // SAFETY: `index` was checked just now, and the window lives as long as this borrow
+                // of it.
                 let seen = unsafe { shm::load(word) };
                 cmp.holds(seen, value).then_some(seen)
             })?)
