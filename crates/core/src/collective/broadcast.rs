@@ -82,6 +82,9 @@ impl Team {
         if algorithm == Algorithm::Nodes {
             return self.broadcast_by_nodes(root, to, from);
         }
+        if algorithm == Algorithm::Parts {
+            return self.broadcast_in_parts(root, to, from);
+        }
         self.hand_out(algorithm, root, to, from, |_| from)
     }
 

@@ -13,6 +13,7 @@
 //! | [`Pushed`](Algorithm::Pushed) | up to [`EAGER_BYTES`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
 //! | [`Rounds`](Algorithm::Rounds) | reductions, far, but for larger ones to one member | puts alone, for the reason of `Pushed`: 1 MiB takes 43.5 ms by gets, 2.7 by puts |
 //! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies | the root sends once; [when it pays](super::multicast) |
+//! | [`Parts`](Algorithm::Parts) | broadcasts of [`PARTED_BYTES`] or more to more than [`MOST_SERVED`] members, far | the root's link carries the data twice, not once for each member: 1 MiB to 32 on rdma-100g 2630 us by the root alone, 176 in parts |
 //! | [`Direct`](Algorithm::Direct) | all else | between the members' windows: each byte is copied once |
 //!
 //! Measured with `memonet bench broadcast all_reduce`; `docs/decisions.md` has more. Teams of more
@@ -20,6 +21,7 @@
 
 use super::nodes::Shape;
 use super::operator::Goal;
+use super::parts::{MOST_SERVED, PARTED_BYTES};
 use crate::base::layout::{EAGER_BYTES, LINE};
 use crate::team::Team;
 use crate::team::forced::Forced;
@@ -46,6 +48,9 @@ pub enum Algorithm {
     Pushed,
     /// Reductions by puts, a part of the elements for each member in each round.
     Rounds,
+    /// Broadcasts by puts: the root gives each member a part of the data, which that gives to all
+    /// others.
+    Parts,
     /// Between the windows of the members, after they have come to the call and before they leave
     /// it.
     Direct,
@@ -68,6 +73,7 @@ impl std::fmt::Display for Algorithm {
             Algorithm::Published => "published",
             Algorithm::Pushed => "pushed",
             Algorithm::Rounds => "rounds",
+            Algorithm::Parts => "parts",
             Algorithm::Direct => "direct",
         })
     }
@@ -152,6 +158,11 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
         }
         Call::Combine { words: Some(bytes), .. } if in_network(bytes) => Algorithm::Network,
         _ if by_nodes(call, facts) => Algorithm::Nodes,
+        Call::Broadcast { bytes }
+            if !(direct || facts.near) && facts.members > MOST_SERVED && bytes >= PARTED_BYTES =>
+        {
+            Algorithm::Parts
+        }
         Call::Broadcast { bytes } => choose(Call::Scatter { each: bytes, all: bytes }, facts),
         Call::Scatter { each, .. } | Call::Gather { each, .. } | Call::AllToAll { each, .. }
             if in_line(each) =>
@@ -272,6 +283,24 @@ mod tests {
             ),
         ] {
             assert_eq!((choose(call, &NEAR), choose(call, &FAR)), (near, far), "{call:?}");
+        }
+    }
+
+    /// Few members have all from the root, and so have many who get little.
+    #[test]
+    fn broadcasts_in_parts() {
+        let of = |bytes| Call::Broadcast { bytes };
+        let many = Facts { members: MOST_SERVED + 1, ..FAR };
+        let lineless = Facts { lines: false, ..many };
+        assert_eq!(choose(of(PARTED_BYTES), &many), Algorithm::Parts);
+        assert_eq!(choose(of(PARTED_BYTES), &lineless), Algorithm::Parts);
+        for (bytes, facts) in [
+            (PARTED_BYTES - 1, many),
+            (PARTED_BYTES, Facts { members: MOST_SERVED, ..FAR }),
+            (PARTED_BYTES, Facts { near: true, ..many }),
+            (PARTED_BYTES, Facts { forced: Some(Forced::Direct), ..many }),
+        ] {
+            assert_eq!(choose(of(bytes), &facts), Algorithm::Direct, "{bytes}, {facts:?}");
         }
     }
 

@@ -16,7 +16,7 @@
 //!
 //! | collective | up to a line | up to an eager buffer | larger |
 //! |---|---|---|---|
-//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, which writes into the member's destination and notifies it |
+//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, which writes into the member's destination and notifies it; larger broadcasts to more members [in parts](parts) |
 //! | all-reduce, scans | each member sends to all; each combines what it needs, in the order of ranks | each member publishes; each combines what it needs, in the order of ranks | barrier; each combines a part of the elements for all, [`BLOCK_BYTES`] at a time, and writes it where it belongs; barrier |
 //! | reduce | all send to the root, and return | all publish, notify the root, and return | as all-reduce |
 //! | all-gather, all-to-all | each member sends to all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
@@ -86,6 +86,7 @@ mod multicast;
 mod network;
 mod nodes;
 mod operator;
+mod parts;
 mod pushed;
 mod reduce;
 mod staging;

@@ -197,10 +197,31 @@ impl Team {
         to: SymmetricRange,
         what: impl Fn(usize) -> *const u8,
     ) -> Result<()> {
+        self.put_to(step, ranks, |_| to, what)
+    }
+
+    /// Puts data into a place of each other member through a fabric, and notifies each after its
+    /// put.
+    pub(crate) fn deal(
+        &self,
+        step: Step,
+        to: impl Fn(usize) -> SymmetricRange,
+        what: impl Fn(usize) -> *const u8,
+    ) -> Result<()> {
+        self.put_to(step, 0..self.len(), to, what)
+    }
+
+    fn put_to(
+        &self,
+        step: Step,
+        ranks: Range<usize>,
+        to: impl Fn(usize) -> SymmetricRange,
+        what: impl Fn(usize) -> *const u8,
+    ) -> Result<()> {
         let (me, first) = (self.rank(), self.rank() + 1);
         let order = (0..ranks.len()).map(|next| ranks.start + (first + next) % ranks.len());
         for rank in order.filter(|&rank| rank != me) {
-            self.put_and_notify(step, rank, to, what(rank))?;
+            self.put_and_notify(step, rank, to(rank), what(rank))?;
         }
         match self.steps().lines || step.meeting {
             true => Ok(()),
