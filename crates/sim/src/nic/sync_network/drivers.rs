@@ -22,12 +22,15 @@
 //! from the group, all members go by messages. A2: A phase whose completion is decided on the wires
 //! stays complete: nothing is withdrawn from it, and the chain stays with its group until the
 //! boards have seen it. A3: Of two groups that disturb each other only one holds the chain, and
-//! boards drive wires for the holder alone.
+//! boards drive wires for the holder alone. A4: From the moment at which a group holds the chain,
+//! the last board of each microcluster waits for the group's members there, and where there are
+//! none for nobody.
 //!
 //! The messages cost what messages of the LAN cost, and a driver's time, apart from that of the
-//! program. One thing costs nothing here: when the arbiter takes the chain from a group, the
-//! drivers of that group hear of it at once. Their answers would travel while the next phase of the
-//! group that gets the chain goes by messages, which is why it gets the chain at the second one.
+//! program. One thing costs nothing here: when the arbiter takes the chain from a group and gives
+//! it to another one, their drivers hear of it at once, and write the group registers. Messages for
+//! that would travel while the next phase of the group that gets the chain goes by messages, which
+//! is why it gets the chain at the second one.
 
 use super::boards::{Group, Later, Message, SyncNetwork};
 use crate::host::Wanted;
@@ -116,9 +119,6 @@ impl SyncNetwork {
         let board = &mut self.boards[node.index()];
         let barrier = board.barriers.get_mut(&group).expect("a member with a phase under way");
         (barrier.complete, barrier.wired) = (barrier.complete + 1, wired);
-        if wired {
-            self.name_group(node.0, group);
-        }
         self.show(cx, node);
     }
 
@@ -147,6 +147,9 @@ impl SyncNetwork {
             // looks for the chain.
             self.holders.insert(number);
             disturbed.into_iter().for_each(|holder| self.take_from(cx, holder));
+            if self.holders.contains(&number) {
+                self.name_groups(number);
+            }
         }
         self.holders.contains(&number)
     }
@@ -192,6 +195,7 @@ impl SyncNetwork {
                     self.switch_to_wires(cx, node);
                 }
             } else {
+                self.wires.set_group(node.index(), 0);
                 self.withdraw(cx, node, number);
             }
         }

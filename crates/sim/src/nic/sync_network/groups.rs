@@ -70,9 +70,6 @@ impl SyncNetwork {
             let board = &mut self.boards[member as usize];
             if wanted == Wanted::Barrier {
                 board.barriers.insert(number, Membership { wired: holds, ..Default::default() });
-                if holds {
-                    self.name_group(member, number);
-                }
             } else {
                 (board.collectives, board.may_carry) = (Some(number), holds);
             }
@@ -103,8 +100,16 @@ impl SyncNetwork {
         }
     }
 
+    /// Writes the group registers of the members of a group for barriers.
+    pub(super) fn name_groups(&mut self, number: u32) {
+        let Group { members, wanted, .. } = &self.groups[number as usize - 1];
+        if *wanted == Wanted::Barrier {
+            members.clone().iter().for_each(|&member| self.name_group(member, number));
+        }
+    }
+
     /// Writes a board's group register: the members of its microcluster.
-    pub(super) fn name_group(&mut self, board: u32, number: u32) {
+    fn name_group(&mut self, board: u32, number: u32) {
         let members = &self.groups[number as usize - 1].members;
         let here = self.wires.boards_of(board as usize / wires::MICROCLUSTER);
         let mask = if members.len() == self.boards.len() {
@@ -252,8 +257,10 @@ impl SyncNetwork {
         let group = &mut self.groups[number as usize - 1];
         group.left += 1;
         if group.left == group.members.len() {
-            group.members = Arc::from([]);
-            self.holders.remove(&number);
+            let members = std::mem::replace(&mut group.members, Arc::from([]));
+            if self.holders.remove(&number) {
+                members.iter().for_each(|&member| self.wires.set_group(member as usize, 0));
+            }
         }
     }
 }

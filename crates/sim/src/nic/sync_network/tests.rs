@@ -168,6 +168,32 @@ fn turns_on_the_wires() {
     bench.assert_conserved();
 }
 
+/// The last board of a microcluster waits for nobody of a group that has lost the chain, or ended.
+#[test]
+fn a_microcluster_without_members() {
+    let mut bench = Bench::new("scc", 17);
+    let (wide, narrow) = ([0, 3, 15, 16], [15]);
+    let groups = [&wide[..], &narrow].map(|members| join(&mut bench, members, Wanted::Barrier)[0]);
+    let mut phases = [0; 2];
+    let mut pass = |bench: &mut Bench, which: usize, members: &[u32]| {
+        members.iter().for_each(|&pe| arrive(bench, pe, groups[which]));
+        bench.run();
+        phases[which] += 1;
+        for &pe in members {
+            assert_eq!(phase(bench, pe, groups[which]), phases[which]);
+        }
+    };
+    for _ in 0..4 {
+        (0..3).for_each(|_| pass(&mut bench, 0, &wide));
+        (0..3).for_each(|_| pass(&mut bench, 1, &narrow));
+    }
+    (0..3).for_each(|_| pass(&mut bench, 0, &wide));
+    for pe in wide {
+        assert_eq!(bench.call(pe, HostOp::Group(GroupOp::Leave(groups[0]))).refused, None);
+    }
+    (0..3).for_each(|_| pass(&mut bench, 1, &narrow));
+}
+
 /// A group that all members have left gives the wires back at once.
 #[test]
 fn a_group_ends() {
