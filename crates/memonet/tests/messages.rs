@@ -20,8 +20,14 @@ fn compile(program: &str) -> String {
     let (library, folder) = library();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(program);
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    // The compiler replaces what is at its output's place.
+    let output = tempfile::tempdir().expect("a folder");
     let output = Command::new(compiler)
-        .args(["--edition=2024", "--emit=metadata", "-Adead_code", "-o", "/dev/null"])
+        .args(["--edition=2024", "--emit=metadata", "-Adead_code", "--out-dir"])
+        .arg(output.path())
+        // Their descriptors stay with make.
+        .env_remove("MAKEFLAGS")
+        .env_remove("CARGO_MAKEFLAGS")
         .arg("--extern")
         .arg(format!("memonet={}", library.display()))
         .arg(format!("-Ldependency={}", folder.display()))

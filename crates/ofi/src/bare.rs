@@ -26,6 +26,9 @@ pub struct Bare {
     size: usize,
     rooms: Box<[Room; WRITES + BLOCKS]>,
     events: Vec<Event>,
+    /// Words that came, words that were sent, and blocks that were written, for which nobody has
+    /// waited yet: the next word may come while this end still waits until its own was sent.
+    done: [usize; 3],
     // Dropped in this order.
     region: Region,
     net: Net,
@@ -52,6 +55,7 @@ impl Bare {
             size,
             rooms: Box::new([[0; 8]; WRITES + BLOCKS]),
             events: Vec::new(),
+            done: [0; 3],
             region,
             net,
             memory,
@@ -101,11 +105,19 @@ impl Bare {
     fn start(
         &mut self,
         mut tried: impl FnMut(&mut Net) -> Result<Posted, String>,
-        done: &mut [usize; 3],
     ) -> Result<(), String> {
         while let Posted::Later = tried(&mut self.net)? {
-            self.look(done)?;
+            self.look()?;
         }
+        Ok(())
+    }
+
+    /// Waits until so many of one kind are complete.
+    fn wait(&mut self, kind: usize, count: usize) -> Result<(), String> {
+        while self.done[kind] < count {
+            self.look()?;
+        }
+        self.done[kind] -= count;
         Ok(())
     }
 
@@ -114,11 +126,11 @@ impl Bare {
         let (to, desc, context) = (self.at(0), self.region.desc(), self.place(RECEIVE));
         // SAFETY: memory and place belong to the value, which closes the endpoint first.
         let posted = |net: &mut Net| unsafe { net.receive(to, WORD, desc, context) };
-        self.start(posted, &mut [0; 3])
+        self.start(posted)
     }
 
-    /// Counts what is complete: words that came, words that were sent, blocks that were written.
-    fn look(&mut self, done: &mut [usize; 3]) -> Result<(), String> {
+    /// Counts what is complete.
+    fn look(&mut self) -> Result<(), String> {
         let mut events = std::mem::take(&mut self.events);
         self.net.events(&mut events)?;
         for event in events.drain(..) {
@@ -127,18 +139,18 @@ impl Bare {
                 Event::Failed { why, .. } => return Err(why),
             };
             let room = (context.addr() - self.rooms.as_ptr().addr()) / size_of::<Room>();
-            done[room.min(WRITES)] += 1;
+            self.done[room.min(WRITES)] += 1;
         }
         self.events = events;
         Ok(())
     }
 
-    fn send(&mut self, done: &mut [usize; 3]) -> Result<(), String> {
+    fn send(&mut self) -> Result<(), String> {
         let (from, desc, context) = (self.at(1), self.region.desc(), self.place(SEND));
         let to = self.peer.0;
         // SAFETY: as in `expect`.
         let posted = |net: &mut Net| unsafe { net.send(from, WORD, desc, to, context) };
-        self.start(posted, done)
+        self.start(posted)
     }
 
     /// This end's half of a round trip of a word.
@@ -146,21 +158,15 @@ impl Bare {
     /// # Errors
     /// The provider's.
     pub fn trip(&mut self) -> Result<(), String> {
-        let mut done = [0; 3];
         if self.begins {
-            self.send(&mut done)?;
+            self.send()?;
         }
-        while done[RECEIVE] == 0 {
-            self.look(&mut done)?;
-        }
+        self.wait(RECEIVE, 1)?;
         self.expect()?;
         if !self.begins {
-            self.send(&mut done)?;
+            self.send()?;
         }
-        while done[SEND] == 0 {
-            self.look(&mut done)?;
-        }
-        Ok(())
+        self.wait(SEND, 1)
     }
 
     /// Writes up to [`BLOCKS`] blocks, or has them written. Returns when the other end has all.
@@ -168,7 +174,6 @@ impl Bare {
     /// # Errors
     /// The provider's.
     pub fn blocks(&mut self, count: usize) -> Result<(), String> {
-        let mut done = [0; 3];
         if self.begins {
             for block in 0..count.min(BLOCKS) {
                 let (from, desc, size) = (self.at(2), self.region.desc(), self.size);
@@ -177,11 +182,9 @@ impl Bare {
                 let posted = |net: &mut Net| unsafe {
                     net.write((from, size, desc), to, (at, key), context)
                 };
-                self.start(posted, &mut done)?;
+                self.start(posted)?;
             }
-            while done[WRITES] < count.min(BLOCKS) {
-                self.look(&mut done)?;
-            }
+            self.wait(WRITES, count.min(BLOCKS))?;
         }
         // Its messages are for the end.
         self.trip()

@@ -10,8 +10,8 @@
 //!
 //! A message is cut into packets of at most `nic.packet` bytes of payload, each with `nic.header`
 //! bytes of its own on the link. Messages to one node take one way and stay in order, so a fence
-//! costs nothing; those to several nodes share the link packet by packet (`way_out.rs`). A signal is
-//! a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
+//! costs nothing; those to several nodes share the link packet by packet (`way_out.rs`). A signal
+//! is a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
 //! `nic.acknowledge` after the last write has landed.
 //!
 //! With `nic.bus`, what the CPU copies out (`nic.send_byte`) and what the NIC writes into memory

@@ -19,10 +19,10 @@ use crate::bench::stats::{LIBRARY, Sample};
 
 /// The machine of all simulated rows.
 pub const MACHINE: &str = "rdma-100g";
-/// Nodes that send each other blocks, packets of a block, and blocks that each node has in flight:
-/// 102,400 pending packets.
-const NODES: u32 = 128;
-const PACKETS: usize = 100;
+/// Nodes that send each other blocks, packets of a block, and blocks that each node has in flight.
+/// A NIC sends packet by packet, so that each node has about five events pending.
+const NODES: u32 = 20_480;
+const PACKETS: usize = 4;
 const BLOCKS: usize = 8;
 const BLOCK: usize = PACKETS * 4096;
 /// Events of a sample.
