@@ -379,13 +379,20 @@ fn die(how: &str) -> Result<()> {
     Ok(())
 }
 
+/// Tells how a wait has failed, without the call: all PEs say the same, wherever they wait.
+fn seen(job: &Job, error: Error) -> Error {
+    let error = error.of_call(None);
+    println!("PE {} saw: {error}", job.pe());
+    error
+}
+
 fn wait(job: &Job, window: &Window<u64>, lock: &Lock) -> Result<()> {
     let error = match job.pe() % 3 {
         0 => job.barrier().unwrap_err(),
         1 => window.wait_until(0, Cmp::Eq, 1).unwrap_err(),
         _ => lock.lock().map(drop).unwrap_err(),
     };
-    println!("PE {} saw: {error}", job.pe());
+    let error = seen(job, error);
     if std::env::var_os("LINGER").is_some() {
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -412,8 +419,8 @@ fn mourn(file: &str) -> Result<()> {
             break window.wait_until(0, Cmp::Ne, 0).unwrap_err();
         }
     };
+    let error = seen(&job, error);
     note(&error.to_string());
-    println!("PE {} saw: {error}", job.pe());
     Err(error)
 }
 
@@ -475,8 +482,7 @@ fn bereave(victim: usize) -> Result<()> {
     job.barrier()?;
     if job.pe() != victim {
         processes.put_one(victim, job.pe(), std::process::id())?;
-        let error = job.barrier().unwrap_err();
-        println!("PE {} saw: {error}", job.pe());
+        seen(&job, job.barrier().unwrap_err());
         return Ok(());
     }
     let mut others = Vec::new();
@@ -572,9 +578,7 @@ fn interrupts() -> Result<()> {
 fn orphan(how: &str) -> Result<()> {
     let job = memonet::init()?;
     if job.pe() + 1 < job.npes() {
-        let error = job.barrier().unwrap_err();
-        println!("PE {} saw: {error}", job.pe());
-        return Err(error);
+        return Err(seen(&job, job.barrier().unwrap_err()));
     }
     std::thread::sleep(Duration::from_millis(200));
     match how {
