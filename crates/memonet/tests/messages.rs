@@ -27,6 +27,7 @@ fn compile(program: &str) -> String {
         .arg(output.path())
         // Their descriptors stay with make.
         .env_remove("MAKEFLAGS")
+        .env_remove("MFLAGS")
         .env_remove("CARGO_MAKEFLAGS")
         .arg("--extern")
         .arg(format!("memonet={}", library.display()))
