@@ -43,6 +43,7 @@ fn values_that_cannot_be_are_refused_with_those_that_can() {
     for (name, value, fix) in [
         ("MEMONET_CHECK", "yes", "Give 1"),
         ("MEMONET_CHECK", "", "Give 1"),
+        ("MEMONET_LOG", "loud", "Use info, debug or trace"),
         ("MEMONET_BARRIER", "centrl", "everyone (up to 8 PEs), central, tree or dissemination"),
         ("MEMONET_COLLECTIVES", "fast", "line, eager, direct, multicast or nodes"),
         // Of what the program never uses, too.
@@ -90,4 +91,25 @@ fn settings_that_differ_between_pes_are_refused() {
             "{ended:?}"
         );
     }
+}
+
+#[test]
+fn choices_and_their_reasons_are_told_where_somebody_asks() {
+    let said = |level: &str| {
+        let mut job = std::process::Command::new(env!("CARGO_BIN_EXE_memonet"));
+        let job = job.args(["run", "-n", "2", &pe(), "soak", "1"]).env("MEMONET_LOG", level);
+        let output = job.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(said("off"), "");
+    let info = said("info");
+    for fact in ["PE 1 is process", "PE 1: one of 2, 2 of them near", "MEMONET_LOG=info"] {
+        assert!(info.contains(fact), "{fact}: {info}");
+    }
+    assert!(!info.contains("barrier of"), "{info}");
+    let debug = said("debug");
+    assert_eq!(debug.matches("PE 0: barrier of 2 PEs").count(), 1, "each choice once: {debug}");
+    assert!(debug.contains("pe.rs:"), "where the window is made: {debug}");
+    assert!(!debug.contains("sleeps"), "{debug}");
 }

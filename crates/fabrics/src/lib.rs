@@ -18,7 +18,7 @@ mod wired;
 use addresses::ByStreams;
 use between::Between;
 use memonet_core::unstable::fabric::Fabric;
-use memonet_core::unstable::{Seat, far, hosted};
+use memonet_core::unstable::{Seat, far, hosted, log};
 use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
 use memonet_ofi::Ofi;
 use memonet_tcp::Tcp;
@@ -128,6 +128,10 @@ pub fn init() -> Result<Job> {
 fn between_hosts(seat: &Seat, agent: AgentBroker) -> Result<Box<dyn Fabric>> {
     let provider = agent.job().provider.clone();
     Between::asked()?.check(provider.as_deref())?;
+    if log::is_on(log::Level::Info) {
+        let way = provider.as_deref().unwrap_or("streams");
+        log::write(seat.pe(), format_args!("goes between hosts by {way}, as its job has agreed"));
+    }
     let Some(provider) = provider else { return Ok(Box::new(Tcp::new(seat, Box::new(agent))?)) };
     Ok(Box::new(Ofi::new(seat, Some(&provider), Box::new(ByStreams::new(agent)?))?))
 }

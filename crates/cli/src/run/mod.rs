@@ -53,7 +53,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
-use memonet_core::unstable::settings;
+use memonet_core::unstable::{log, settings};
 
 pub use args::{Args, spell_out_np};
 use course::Outcome;
@@ -125,7 +125,8 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     error.downcast_ref::<CannotStart>().map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
 
-fn start(spec: Spec) -> Result<Outcome> {
+fn start(mut spec: Spec) -> Result<Outcome> {
+    spec.options.verbose |= log::asked()?.is_some();
     if spec.options.several.is_asked() {
         if spec.options.simulated.machine.is_some() {
             bail!(

@@ -64,7 +64,8 @@ pub struct Options {
     /// bytes, and the busiest links
     #[arg(long)]
     pub stats: bool,
-    /// Print the CPUs and the process id of each PE
+    /// Print the CPUs and the process id of each PE. MEMONET_LOG=info, debug or trace does, too,
+    /// and the PEs tell of their choices
     #[arg(short, long)]
     pub verbose: bool,
     #[command(flatten, next_help_heading = "Several hosts")]

@@ -8,6 +8,7 @@ pub(crate) mod clock;
 pub(crate) mod doorbell;
 pub(crate) mod error;
 pub mod layout;
+pub mod log;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub mod settings;

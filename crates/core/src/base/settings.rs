@@ -42,6 +42,8 @@ pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
 /// has had: its own number, kind and number of the object, then the fields of
 /// [`Stats`](crate::dsm::Stats).
 pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
+/// Says how much the library tells of its choices.
+pub const ENV_LOG: &str = "MEMONET_LOG";
 /// Descriptor of the pages, in the environment of attached processes.
 pub const ENV_MACHINE_FD: &str = "MEMONET_MACHINE_FD";
 /// Descriptor by which a PE asks its node's agent for sockets.
@@ -58,8 +60,9 @@ pub const ENV_MARK: &str = "MEMONET_MARK";
 
 /// What users may set.
 #[rustfmt::skip] // a table
-pub const SETTINGS: [Setting; 9] = [
+pub const SETTINGS: [Setting; 10] = [
     Setting { name: ENV_CHECK, what: "1: find mistakes that it costs time to find, and tell of them; 0: do not" },
+    Setting { name: ENV_LOG, what: "what memonet tells of its choices, and why: info, debug or trace" },
     Setting { name: ENV_SEGMENT_SIZE, what: "memory for windows and heap of each PE, such as 512M; unset: as much as there is" },
     Setting { name: ENV_SYMMETRIC_LIBS, what: "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so" },
     Setting { name: ENV_BARRIER, what: "the algorithm of barriers: everyone, central, tree or dissemination" },

@@ -23,6 +23,7 @@ use super::nodes::Shape;
 use super::operator::Goal;
 use super::parts::{MOST_SERVED, PARTED_BYTES};
 use crate::base::layout::{EAGER_BYTES, LINE};
+use crate::base::log::log;
 use crate::team::Team;
 use crate::team::forced::Forced;
 use std::sync::atomic::Ordering;
@@ -57,6 +58,21 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// Why [`choose`] gives it where none is forced.
+    fn reason(self) -> &'static str {
+        match self {
+            Algorithm::Network => "as the network makes it by itself",
+            Algorithm::Multicast => "as the network copies what the root sends once",
+            Algorithm::Nodes => "as data cross to each node once",
+            Algorithm::Line => "as the data fit the line that notifies",
+            Algorithm::Published => "as members read each other's eager buffers in place",
+            Algorithm::Pushed => "as gets would wait for answers",
+            Algorithm::Rounds => "as puts alone are faster than gets",
+            Algorithm::Parts => "as members pass parts on, so no link carries all",
+            Algorithm::Direct => "as each byte is copied once, from window to window",
+        }
+    }
+
     /// [`choose`] gives a call only what the call can do.
     pub(super) fn is_not_for(self, call: &str) -> ! {
         unreachable!("{self} was chosen for {call}, which has no such algorithm")
@@ -193,7 +209,11 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
 
 impl Team {
     pub(super) fn choose(&self, call: Call) -> Algorithm {
-        choose(call, &self.facts())
+        let algorithm = choose(call, &self.facts());
+        let forced = self.forced().map_or("", |_| " (MEMONET_COLLECTIVES forces a way)");
+        let (me, reason) = (self.pe().me(), algorithm.reason());
+        log!(Debug, me, "{call:?} of {} PEs: {algorithm}, {reason}{forced}", self.len());
+        algorithm
     }
 
     /// [`choose`](Self::choose) after multicast has turned out not to serve the team.

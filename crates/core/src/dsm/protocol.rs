@@ -7,6 +7,7 @@ use super::migratory::Migratory;
 use super::near::NearData;
 use super::stats::Counters;
 use crate::base::error::{Error, Quick, Result};
+use crate::base::log::log;
 use crate::base::shm;
 use crate::endpoint::check::Holders;
 use crate::endpoint::pe::Pe;
@@ -65,6 +66,12 @@ impl Protocol {
         // it. That is what a shadow excludes.
         let moves = kind == Kind::Mutex && !shadow;
         let near = pe.record().is_one_node();
+        let how = match (near, moves) {
+            (true, _) => "in one place, as all PEs share memory",
+            (false, true) => "travel with the lock, from holder to holder",
+            (false, false) => "at a home, as readers share them or a holder may die",
+        };
+        log!(Debug, pe.me(), "{bytes} bytes of a {}: {how}", kind.name());
         let size = match (!near, moves) {
             (true, true) => Migratory::size(bytes, pe.npes()),
             (true, false) => Homed::size(bytes, pe.npes()),

@@ -1,13 +1,14 @@
 //! Joining a job.
 
 use super::inherit::{inherit, lost_descriptor};
-use super::launch::{JobFile, available_cpus};
+use super::launch::{JobFile, available_cpus, cpu_list};
 use super::watch::Watch;
 use super::wired::Place;
 use super::{alike, foreign};
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
 use crate::base::lock;
+use crate::base::log::{self, log};
 use crate::base::process::Identity;
 use crate::base::settings::{self, ENV_FD};
 use crate::base::shows;
@@ -192,6 +193,7 @@ impl Job {
         let pe = Pe::new(seat.control, seat.me, fabric, watch);
         let pe = Arc::new(pe.with_checks(check).with_descriptor(seat.descriptor));
         wait::state::begin(&pe);
+        tell_of_start(&pe);
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
     }
@@ -299,6 +301,31 @@ impl Job {
     }
 }
 
+/// Where a PE is, and what follows from that.
+fn tell_of_start(pe: &Pe) {
+    let (me, near) = (pe.me(), (0..pe.npes()).filter(|&other| pe.is_near(other)).count());
+    let heap = pe.control().geometry().segment_stride >> 20;
+    log!(
+        Info,
+        me,
+        "one of {}, {near} of them near; {heap} MiB of memory; process {}",
+        pe.npes(),
+        std::process::id()
+    );
+    match pe.far_fabric() {
+        Some(fabric) => log!(Info, me, "reaches the others by the fabric {}", fabric.name()),
+        None => log!(Info, me, "needs no fabric: all PEs share this machine's memory"),
+    }
+    if !pe.is_simulated() {
+        log!(Info, me, "may use CPUs {:?}; {}", cpu_list(), wait::described(pe));
+    }
+    for setting in settings::SETTINGS {
+        if let Some(value) = std::env::var_os(setting.name) {
+            log!(Info, me, "{}={}", setting.name, value.to_string_lossy());
+        }
+    }
+}
+
 /// Joins a job that memonet's launcher has not started: of another launcher, or of this PE alone.
 fn without_launcher(
     wire_up: impl FnOnce() -> Result<Option<Place>>,
@@ -323,6 +350,7 @@ fn without_launcher(
 
 /// Refuses bad settings at the start, not when they are first used.
 fn check_settings() -> Result<()> {
+    log::begin()?;
     multicast::check_setting()?;
     Forced::asked()?;
     Algorithm::forced(1)?;

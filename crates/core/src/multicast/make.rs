@@ -14,6 +14,7 @@ use super::writer::{Onward, Peer, Writer};
 use super::{Delivery, End, Forced, Multicast};
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
+use crate::base::log::log;
 use crate::base::settings::ENV_MULTICAST;
 use crate::base::shm::Plain;
 use crate::endpoint::layers::Layer;
@@ -179,6 +180,8 @@ impl Job {
             }
             Choice::Network | Choice::Sockets(_) => self.open(&choice, writer, readers, bytes)?,
         };
+        let (me, count) = (self.pe(), readers.len());
+        log!(Debug, me, "channel of {bytes} bytes from PE {writer} to {count}: {delivery}");
         let channel = Channel {
             pe: &self.pe,
             writer,

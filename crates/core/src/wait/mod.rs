@@ -41,7 +41,7 @@ pub use crate::endpoint::awaiting::Awaited;
 pub(crate) use crate::endpoint::awaiting::Awaiting;
 pub use attention::{Attention, Waiting};
 pub(crate) use paced::paced_polling;
-pub(crate) use policy::LOOKS;
+pub(crate) use policy::{LOOKS, described};
 #[cfg(not(loom))]
 pub(crate) use sleep::asleep;
 pub(crate) use terms::Terms;
@@ -50,6 +50,7 @@ use crate::base::clock::{cycles, monotonic_nanos};
 #[cfg(doc)]
 use crate::base::error::Error;
 use crate::base::error::Quick;
+use crate::base::log::log;
 use crate::endpoint::pe::Pe;
 use crate::wait::interference::Interference;
 use crate::wait::policy::{MOST_SHARING, Policy};
@@ -111,6 +112,13 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
     }
 }
 
+/// Another program had this PE's CPU.
+#[cold]
+fn disturbed(pe: &Pe, interference: &Interference, now: u64) {
+    log!(Trace, pe.me(), "another program had the CPU: waits sleep for a while");
+    interference.seen(now);
+}
+
 /// The second phase: looks by a policy for as long as that pays.
 #[inline(always)]
 fn stay_awake<R>(
@@ -133,7 +141,7 @@ fn stay_awake<R>(
         let mut gap = now.saturating_sub(last) > most;
         if found.is_some() {
             if gap {
-                interference.seen(now);
+                disturbed(pe, &interference, now);
             }
             return Ok(found);
         }
@@ -142,7 +150,7 @@ fn stay_awake<R>(
         last = if pe.has_far() { cycles() } else { now };
         gap |= pe.is_alone() && !moved && last.saturating_sub(now) > most;
         if gap {
-            interference.seen(last);
+            disturbed(pe, &interference, last);
         }
         if let Some(found) = check_end(pe, terms, look)? {
             return Ok(Some(found));
@@ -220,7 +228,7 @@ pub(crate) fn give_way(pe: &Pe) {
     rustix::thread::sched_yield();
     let now = cycles();
     if now.saturating_sub(start) > GAP_CYCLES * sharing.min(MOST_GAPS) {
-        interference.seen(now);
+        disturbed(pe, &interference, now);
     }
 }
 

@@ -127,6 +127,18 @@ impl Policy {
     }
 }
 
+/// How a PE's waits stay awake, in words.
+pub(crate) fn described(pe: &Pe) -> String {
+    match pe.pes_per_cpu() {
+        sharing if sharing as u64 > MOST_SHARING => {
+            format!("waits sleep at once: {sharing} PEs share a CPU")
+        }
+        1 if pe.is_alone() => "waits ask the fabric again and again: all peers are far".into(),
+        1 => "waits spin: each PE has a CPU of its own".into(),
+        sharing => format!("waits yield: up to {sharing} PEs share a CPU"),
+    }
+}
+
 /// [`LOOKS`] looks, each after a pause.
 #[inline(always)]
 pub(super) fn spin<R>(look: &mut impl FnMut() -> Option<R>) -> Option<R> {

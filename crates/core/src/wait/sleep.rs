@@ -6,6 +6,7 @@ use crate::base::bells::this_cpu;
 use crate::base::clock::cycles;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::Quick;
+use crate::base::log::log;
 use crate::endpoint::pe::Pe;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(super) fn sleep<R>(
 ) -> Quick<Option<R>> {
     let mut poll = Poll::new(pe, &terms);
     let bell = bell_of(pe, &terms, &poll);
+    log!(Trace, pe.me(), "sleeps, and waits for {}", terms.awaiting.plain());
     loop {
         let ticket = bell.announce(terms.awaiting.is_word(), pe.control().membarrier()); // S1
         if let Some(found) = check_and_look(pe, terms, look)? {

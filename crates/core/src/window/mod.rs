@@ -15,6 +15,7 @@ pub(crate) mod until;
 
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
+use crate::base::log::log;
 use crate::base::shm::Plain;
 use crate::base::shows;
 use crate::endpoint::belongs::{Belongs, Owner};
@@ -495,6 +496,8 @@ impl Job {
                 return Err(error);
             }
         };
+        let (range, made) = (&allocation.range, terms.made);
+        log!(Debug, pe.me(), "{bytes} bytes at {:#x} for what is made at {made}", range.start);
         let inner = Inner {
             pe: pe.clone(),
             world: self.world.clone(),

@@ -40,6 +40,7 @@ use crate::base::bells::Bells;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::BarrierSlot;
+use crate::base::log::log;
 use crate::base::settings::ENV_BARRIER;
 use crate::base::shm;
 use crate::base::shows;
@@ -85,6 +86,19 @@ impl std::fmt::Display for Algorithm {
 }
 
 impl Algorithm {
+    /// Why [`choose`](Self::choose) gives it where none is forced.
+    fn reason(self) -> &'static str {
+        match self {
+            Algorithm::Everyone => "as eight arrivals are seen with one load",
+            Algorithm::Central => "as members share CPUs, and the last to arrive wakes the others",
+            Algorithm::Tree | Algorithm::Dissemination => {
+                "as members are too many to notify each other at once"
+            }
+            Algorithm::Nodes => "as members share nodes, and one of each talks to other nodes",
+            Algorithm::Hardware => "as the network has barriers",
+        }
+    }
+
     /// Whether the other PEs need no more of a PE than its arrival. With the other algorithms PEs
     /// relay each other's arrivals, in every wait and test of the library. Then a PE that computes
     /// for long between arriving and waiting should test now and then.
@@ -330,6 +344,11 @@ impl Barrier {
             }
             None => {
                 let algorithm = Algorithm::choose(&pe, &members)?;
+                let reason = match Algorithm::forced(members.len())? {
+                    Some(_) => "as MEMONET_BARRIER says",
+                    None => algorithm.reason(),
+                };
+                log!(Debug, pe.me(), "barrier of {} PEs: {algorithm}, {reason}", members.len());
                 Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
             }
         }
