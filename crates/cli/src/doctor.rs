@@ -3,6 +3,7 @@
 
 mod host;
 mod hosts;
+mod report;
 mod talk;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
 use crate::run;
+use report::Report;
 
 /// The arguments of `memonet doctor`.
 #[derive(Debug, clap::Args)]
@@ -33,6 +35,9 @@ pub struct Args {
     /// Show the environment variables that memonet reads, and their values
     #[arg(long)]
     settings: bool,
+    /// Print the findings as JSON
+    #[arg(long, conflicts_with_all = ["collectives", "settings"])]
+    json: bool,
     #[command(flatten, next_help_heading = "Several hosts")]
     chosen: run::Chosen,
 }
@@ -84,7 +89,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return host::run();
     }
     if let Some(names) = args.chosen.names()? {
-        return hosts::run(&args.chosen, &names);
+        return hosts::run(&args.chosen, &names, args.json);
     }
     if args.collectives {
         return collectives();
@@ -92,37 +97,28 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.settings {
         return list_settings();
     }
-    let system = rustix::system::uname();
-    println!(
-        "memonet {} on {} {}, {}\n",
-        env!("CARGO_PKG_VERSION"),
-        system.sysname().to_string_lossy(),
-        system.release().to_string_lossy(),
-        system.machine().to_string_lossy()
-    );
-    let mut bad = 0;
+    let mut report = Report::new(args.json);
+    let system = system();
+    report.text(&format!("memonet {} on {system}\n", env!("CARGO_PKG_VERSION")));
     let own: [fn() -> Finding; 2] = [variables, job];
-    for finding in CHECKS.iter().chain(&own).map(|check| check()) {
-        let (mark, fix) = match &finding.verdict {
-            Good => ("ok  ", None),
-            Poor { fix } => ("note", Some(fix)),
-            Bad { fix } => ("BAD ", Some(fix)),
-        };
-        bad += usize::from(matches!(finding.verdict, Bad { .. }));
-        println!("  {mark}  {:<14} {}", finding.what, finding.found);
-        if let Some(fix) = fix {
-            println!("        {:<14} -> {fix}", "");
-        }
+    for Finding { verdict, what, found } in CHECKS.iter().chain(&own).map(|check| check()) {
+        report.line(verdict, what, &found);
     }
-    println!(
-        "\n{}",
-        if bad == 0 {
-            "Jobs can run here."
-        } else {
-            "Jobs cannot run here until everything marked BAD is fixed."
-        }
-    );
-    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_good = report.is_good();
+    let summary = match is_good {
+        true => "Jobs can run here.",
+        false => "Jobs cannot run here until everything marked BAD is fixed.",
+    };
+    report.end(&system, summary)?;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The operating system and the architecture.
+fn system() -> String {
+    let system = rustix::system::uname();
+    let [name, release, machine] =
+        [system.sysname(), system.release(), system.machine()].map(|text| text.to_string_lossy());
+    format!("{name} {release}, {machine}")
 }
 
 /// Lists the environment variables.

@@ -162,6 +162,21 @@ fn doctor_looks_at_hosts_and_all_pairs() {
 }
 
 #[test]
+fn doctor_says_the_same_of_hosts_as_json() {
+    for (by, can_run) in [("local", true), ("half", false)] {
+        let output = memonet(&["doctor", "--json"], "a,b", by);
+        let shown = text(&output.stdout);
+        let report: serde_json::Value = serde_json::from_str(shown).unwrap();
+        assert_eq!(report["jobs_can_run"], can_run, "{shown}");
+        let about = |what: &str| {
+            report["findings"].as_array().unwrap().iter().filter(|one| one["about"] == what).count()
+        };
+        assert!(about("a") > 0 && about("b") > 0, "{shown}");
+        assert_eq!(about("between hosts") > 0, can_run, "{shown}");
+    }
+}
+
+#[test]
 fn doctor_says_why_a_host_is_out_of_reach_and_what_helps() {
     for (by, why, fix) in [
         ("half", "No route to host", "must work without a password"),

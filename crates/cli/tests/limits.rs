@@ -53,6 +53,20 @@ fn doctor_finds_this_machine_fit() {
 }
 
 #[test]
+fn doctor_says_the_same_as_json() {
+    for (limit, can_run) in [("true", true), ("ulimit -n 32", false)] {
+        let (status, shown, _) = under(limit, &["doctor", "--json"]);
+        assert_eq!(status, Some(i32::from(!can_run)), "{shown}");
+        let report: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(report["jobs_can_run"], can_run, "{shown}");
+        let findings = report["findings"].as_array().unwrap();
+        let bad = findings.iter().filter(|one| one["verdict"] == "bad").collect::<Vec<_>>();
+        assert!(findings.len() > 10 && bad.is_empty() == can_run, "{shown}");
+        assert!(bad.iter().all(|one| one["fix"].is_string()), "{shown}");
+    }
+}
+
+#[test]
 fn doctor_says_what_is_wrong() {
     let (status, shown, _) = under("ulimit -n 32", &["doctor"]);
     assert_eq!(status, Some(1), "{shown}");

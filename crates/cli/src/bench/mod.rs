@@ -183,12 +183,15 @@ pub fn measure_rows(ids: &[&str], quick: bool) -> Result<(Machine, Vec<Measured>
     let mut rows = catalog::rows(available_cpus());
     rows.retain(|row| ids.contains(&row.id.as_str()));
     let machine = Machine::found(quick);
-    let mut measured = Vec::new();
+    let (mut measured, bar) = (Vec::new(), progress(rows.len())?);
     for row in &rows {
+        bar.set_message(row.id.clone());
         let records = measure(std::slice::from_ref(row), quick, None)
             .with_context(|| format!("cannot measure {}", row.id))?;
         measured.push(Measured::new(row, &records)?);
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     Ok((machine, measured))
 }
 
@@ -199,13 +202,12 @@ fn measure_all(
     hosts: Option<&Hosts>,
 ) -> Result<Vec<Measured>> {
     let mut out = std::io::stdout();
-    writeln!(out, "{machine}\n{}", report::HEADER)?;
-    let bar = ProgressBar::new(rows.len() as u64);
-    bar.set_style(ProgressStyle::with_template("{pos}/{len} rows, measuring {msg}")?);
+    let width = rows.iter().map(|row| row.id.len()).max().unwrap_or_default();
+    writeln!(out, "{machine}\n{}", report::header(width))?;
+    let bar = progress(rows.len())?;
     let mut measured = Vec::new();
     for rows in rows.chunk_by(|a, b| (&a.spec, a.pes) == (&b.spec, b.pes)) {
         let Row { spec, pes, .. } = &rows[0];
-        // No thread redraws the bar: drawing must not disturb the measurement.
         bar.set_message(match pes {
             0..=2 => spec.clone(),
             _ => format!("{spec} with {pes} PEs"),
@@ -214,13 +216,22 @@ fn measure_all(
             .with_context(|| format!("cannot measure {}", rows[0].id))?;
         for row in rows {
             let row = Measured::new(row, &records)?;
-            bar.suspend(|| writeln!(out, "{row}"))?;
+            bar.suspend(|| writeln!(out, "{row:width$}"))?;
             measured.push(row);
         }
         bar.inc(rows.len() as u64);
     }
     bar.finish_and_clear();
+    if measured.iter().any(|row| row.ratio.is_some()) {
+        writeln!(out, "{}", report::RATIO)?;
+    }
     Ok(measured)
+}
+
+/// No thread redraws it: drawing must not disturb the measurement.
+fn progress(rows: usize) -> Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{pos}/{len} rows, measuring {msg}")?;
+    Ok(ProgressBar::new(rows as u64).with_style(style))
 }
 
 const NEEDS_HOSTS: &str = "the row is measured between hosts: give --hosts a,b";

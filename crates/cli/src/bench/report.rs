@@ -12,9 +12,18 @@ use super::row::Row;
 use super::spec::Spec;
 use super::stats::{Better, Record, Summary, sum_over_pes, summarise};
 
-/// Names of the table's columns.
-pub const HEADER: &str = "\
-row                        unit               min     median        p99        max  slowest PE      limit   ratio rounds  OSU row";
+/// Names of the table's columns, for rows whose ids have up to `width` characters.
+pub fn header(width: usize) -> String {
+    format!(
+        "{:<width$} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7} {:>6}  OSU row",
+        "row", "unit", "min", "median", "p99", "max", "slowest PE", "limit", "ratio", "rounds"
+    )
+}
+
+/// What the column of ratios says.
+pub const RATIO: &str = "\
+ratio: memonet over the limit beside it, what the machine itself can do; `--list` says what that is. 1.00 is the limit.
+       Of times (ns, us, ms), more is slower. Of rates (M/s, MB/s), less is slower.";
 
 /// One row, measured.
 #[derive(Serialize)]
@@ -87,11 +96,13 @@ impl Measured {
 }
 
 impl fmt::Display for Measured {
+    /// The row of the table; the width given is that of the ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = f.width().unwrap_or_default();
         let or_dash = |value: Option<String>| value.unwrap_or("-".into());
         write!(
             f,
-            "{:<26} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7} {:>6}  {}",
+            "{:<width$} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7} {:>6}  {}",
             self.id,
             self.unit,
             digits(self.min),

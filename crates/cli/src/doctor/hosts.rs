@@ -14,6 +14,8 @@ use memonet_core::unstable::settings::ENV_PORTS;
 use memonet_fabrics::between::Between;
 use memonet_tcp::agent::NodeInfo;
 
+use super::Verdict;
+use super::report::Report;
 use super::talk::{About, FromHost, Stream, ToHost, hear, say};
 use crate::run::{self, Chosen};
 
@@ -53,36 +55,8 @@ struct Clock {
     within: i64,
 }
 
-/// What the doctor has to say.
-#[derive(Default)]
-struct Report {
-    bad: usize,
-}
-
-impl Report {
-    fn line(&mut self, mark: &str, what: &str, found: &str, fix: Option<&str>) {
-        self.bad += usize::from(mark == "BAD ");
-        println!("  {mark}  {what:<14} {found}");
-        if let Some(fix) = fix {
-            println!("        {:<14} -> {fix}", "");
-        }
-    }
-
-    fn good(&mut self, what: &str, found: &str) {
-        self.line("ok  ", what, found, None);
-    }
-
-    fn note(&mut self, what: &str, found: &str, fix: &str) {
-        self.line("note", what, found, Some(fix));
-    }
-
-    fn bad(&mut self, what: &str, found: &str, fix: &str) {
-        self.line("BAD ", what, found, Some(fix));
-    }
-}
-
 /// `memonet doctor --hosts`.
-pub fn run(chosen: &Chosen, names: &[String]) -> Result<ExitCode> {
+pub fn run(chosen: &Chosen, names: &[String], json: bool) -> Result<ExitCode> {
     // A host that is gone must not end the doctor.
     on_broken_pipe(libc::SIG_IGN);
     let bar = ProgressBar::new_spinner();
@@ -99,14 +73,16 @@ pub fn run(chosen: &Chosen, names: &[String]) -> Result<ExitCode> {
     cast(&mut hosts)?;
     bar.finish_and_clear();
     on_broken_pipe(libc::SIG_DFL);
-    let mut report = Report::default();
-    println!("memonet {}, {} hosts\n", run::version(), hosts.len());
+    let mut report = Report::new(json);
+    report.text(&format!("memonet {}, {} hosts\n", run::version(), hosts.len()));
     hosts.iter().for_each(|host| report_host(&mut report, host));
     report_differences(&mut report, &hosts);
     report_streams(&mut report, &hosts);
     report_multicast(&mut report, &hosts);
-    report_end(&mut report, &hosts);
-    Ok(if report.bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_good = report.is_good();
+    let summary = summary(is_good, &hosts);
+    report.end(&super::system(), &summary)?;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What becomes of this process when it writes to nobody.
@@ -349,7 +325,7 @@ fn cast(hosts: &mut [Host]) -> Result<()> {
 }
 
 fn report_host(report: &mut Report, host: &Host) {
-    println!("{}", host.name);
+    report.about(&host.name);
     let call = format!("answers after {:.1?}", host.answered);
     match (&host.about, &host.lost) {
         (None, lost) => {
@@ -368,18 +344,18 @@ fn report_host(report: &mut Report, host: &Host) {
             report.bad("then", why, fix);
         }
     }
-    println!();
+    report.text("");
 }
 
 fn report_about(report: &mut Report, host: &Host, about: &About) {
     report.good("memonet", &format!("{} at {}", about.version, about.path));
     for check in &about.checks {
-        let mark = match (check.bad, &check.fix) {
-            (true, _) => "BAD ",
-            (false, Some(_)) => "note",
-            (false, None) => "ok  ",
+        let verdict = match (check.bad, check.fix.clone()) {
+            (true, fix) => Verdict::Bad { fix: fix.unwrap_or_default() },
+            (false, Some(fix)) => Verdict::Poor { fix },
+            (false, None) => Verdict::Good,
         };
-        report.line(mark, &check.what, &check.found, check.fix.as_deref());
+        report.line(verdict, &check.what, &check.found);
     }
     if let Some(Clock { ahead, within }) = host.clock {
         let found = format!(
@@ -451,7 +427,7 @@ fn nodes(hosts: &[Host]) -> Vec<&Host> {
 }
 
 fn report_streams(report: &mut Report, hosts: &[Host]) {
-    println!("between hosts");
+    report.about("between hosts");
     let nodes = nodes(hosts);
     for host in &nodes {
         for (number, other) in nodes.iter().enumerate() {
@@ -521,20 +497,22 @@ fn report_multicast(report: &mut Report, hosts: &[Host]) {
 }
 
 /// What will be used, and why.
-fn report_end(report: &mut Report, hosts: &[Host]) {
-    println!();
-    if report.bad > 0 {
-        println!("Jobs cannot run on all of these hosts until everything marked BAD is fixed.");
-        return;
+fn summary(is_good: bool, hosts: &[Host]) -> String {
+    if !is_good {
+        return "Jobs cannot run on all of these hosts until everything marked BAD is fixed."
+            .into();
     }
     let found = hosts.iter().filter_map(|host| {
         let libfabric = &host.about.as_ref()?.libfabric;
         Some((&*host.name, libfabric.as_deref().ok()))
     });
-    println!("Jobs can run on these {} hosts.", hosts.len());
-    println!("PEs of one host use shared memory, those of different hosts the addresses above, by");
     let decision = Between::Best.decide(&found.collect::<Vec<_>>());
     let (Ok(way) | Err(way)) = decision.map(|decision| decision.to_string());
-    println!("{way}.");
-    println!("`memonet bench --hosts` measures them.");
+    format!(
+        "Jobs can run on these {} hosts.\n\
+         PEs of one host use shared memory, those of different hosts the addresses above, by\n\
+         {way}.\n\
+         `memonet bench --hosts` measures them.",
+        hosts.len()
+    )
 }

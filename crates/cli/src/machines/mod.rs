@@ -1,12 +1,13 @@
 //! `memonet machines`: the machines on which programs can be simulated.
 
 mod fit;
+mod json;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use memonet_sim::Machine;
 use memonet_sim::machine::{BUILT_IN, MachineError};
 
@@ -20,6 +21,9 @@ use memonet_sim::machine::{BUILT_IN, MachineError};
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
+    /// Print the list, or the machine's numbers, as JSON
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -44,8 +48,13 @@ enum What {
 pub fn run(args: Args) -> Result<ExitCode> {
     let out = std::io::stdout().lock();
     match args.what {
+        None if args.json => json::list(out)?,
         None => list(out)?,
+        Some(What::Show { name }) if args.json => json::show(out, &name)?,
         Some(What::Show { name }) => show(out, &name)?,
+        Some(What::Fit { .. }) if args.json => {
+            bail!("`memonet machines fit` writes TOML: leave --json out")
+        }
         Some(What::Fit { output, quick }) => fit::fit(out, output.as_deref(), quick)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -119,5 +128,24 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.starts_with("host.software")).unwrap();
         assert!(line.contains(" ns ") && line.contains("FITTED"), "{line}");
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let read = |text: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&text).unwrap();
+        let (mut all, mut one) = (Vec::new(), Vec::new());
+        json::list(&mut all).unwrap();
+        let all = read(all);
+        let named =
+            |name: &str| all.as_array().unwrap().iter().find(|one| one["name"] == name).cloned();
+        assert_eq!(all.as_array().unwrap().len(), BUILT_IN.len());
+        let (scc, dimmnet) = (named("scc").unwrap(), named("dimmnet-1").unwrap());
+        assert_eq!((&scc["runs"], &dimmnet["runs"]), (&true.into(), &false.into()));
+        assert!(dimmnet["variants"].as_array().unwrap().contains(&"dimmnet-1/D".into()));
+        json::show(&mut one, "dimmnet-1/D").unwrap();
+        let one = read(one);
+        let software = &one["parameters"]["host.software"];
+        assert!(software["value"].is_number() && software["unit"] == "ns", "{software}");
+        assert_eq!(software["source"]["kind"], "fitted", "{software}");
     }
 }
