@@ -5,6 +5,7 @@ use crate::broker::{Broker, Event};
 use crate::memory::Memory;
 use crate::peer::{Ended, Peer, State};
 use crate::pollers::{Pollers, Ready};
+use crate::socket::prepare;
 use crate::wire::{Came, Role};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::Record;
@@ -372,8 +373,7 @@ impl Hub {
     /// A stream carries a peer's link from now on.
     fn attach(&mut self, pe: u32, socket: OwnedFd, role: Role) {
         self.detach(pe);
-        // Not all sockets have that, nor need it.
-        let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+        prepare(&socket);
         if let Err(error) = self.pollers.watch(pe, socket.as_fd()) {
             return self.fail(pe, Some(format!("epoll_ctl: {error}")));
         }

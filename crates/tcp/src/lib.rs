@@ -48,3 +48,4 @@ pub use broker::{Broker, Event};
 pub use errors::NAME;
 pub use fabric::Tcp;
 pub use peer::BATCH;
+pub use socket::prepare;

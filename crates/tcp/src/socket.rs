@@ -1,14 +1,33 @@
 //! Sending from where blocks lie, and receiving to where they go.
 //!
-//! These two calls take addresses, as other PEs may write to that memory meanwhile: no reference to
+//! The calls that send and receive take addresses, as other PEs may write to that memory meanwhile: no reference to
 //! it may exist, and the calls of rustix take references.
 
 use crate::wire::Piece;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::io::{Error, ErrorKind, Result};
 
 /// Most pieces that go in one call.
 pub(crate) const PIECES: usize = 32;
+
+/// Bytes that the system keeps of what a socket has not sent yet. What it has sent, and nobody has
+/// acknowledged, does not count, so a long way still has as much under way as it needs. Without a
+/// limit, a large put fills megabytes, which leave the cache before they are sent: 1 MiB between two
+/// network namespaces went at 1.9 GB/s, and goes at 3.5 with this limit. 64 KiB and 512 KiB gave 2.8
+/// and 2.3.
+const UNSENT_BYTES: libc::c_int = 128 << 10;
+
+/// Prepares a socket for records and blocks: each leaves at once, and few wait to be sent.
+pub fn prepare(socket: &impl AsFd) {
+    // Not all sockets have these, nor need them: those of tests are no TCP.
+    let _ = rustix::net::sockopt::set_tcp_nodelay(socket, true);
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+    let (value, len) = (&UNSENT_BYTES as *const libc::c_int, size_of::<libc::c_int>());
+    // SAFETY: the value is a constant of that many bytes, which the call only reads.
+    unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.cast(), len as _);
+    }
+}
 
 /// Sends the first of these bytes; gives how many, 0 if none can be taken now.
 ///
@@ -92,5 +111,26 @@ fn unless_busy(error: Error) -> Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn sockets_send_at_once_and_keep_little() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        prepare(&socket);
+        let (mut value, mut len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: both are variables of this function, and `len` says how long the value is.
+        let got = unsafe {
+            let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+            libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &mut len)
+        };
+        assert_eq!((got, value), (0, UNSENT_BYTES));
+        assert!(socket.nodelay().unwrap());
     }
 }

@@ -61,7 +61,7 @@ impl RawStream {
         };
         job.barrier()?;
         let Some(socket) = socket else { return Ok(None) };
-        socket.set_nodelay(true)?;
+        memonet_tcp::prepare(&socket);
         socket.set_nonblocking(true)?;
         Ok(Some(RawStream { socket, begins: job.pe() == 0 }))
     }
