@@ -4,6 +4,7 @@ use crate::base::error::{Error, Result};
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
+use crate::sync::left_place;
 use crate::wait::{self, Awaiting, Terms};
 
 impl Job {
@@ -43,6 +44,7 @@ impl Pe {
         if self.control().state(self.me()) != State::Joined || !self.is_this_process() {
             return Ok(());
         }
+        left_place::leave_none(self)?;
         // A PE must not count as gone before its writes are visible, and its notifications (F5).
         let quiet = self.quiet_all();
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {

@@ -79,6 +79,7 @@ use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::wait::{self, Awaiting, Terms};
+use std::cell::Cell;
 use std::sync::Arc;
 
 #[cfg(loom)]
@@ -137,13 +138,15 @@ pub(crate) struct Queue<'a> {
     offset: u64,
     /// This PE's own word.
     own: *mut u8,
+    /// Whether an interrupted thread has left its place.
+    has_left: Cell<bool>,
 }
 
 impl<'a> Queue<'a> {
     /// The lock in the words at `offset`, which are aligned and lie in the segments.
     #[inline]
     pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
-        Queue { pe, offset, own: pe.local(offset) }
+        Queue { pe, offset, own: pe.local(offset), has_left: Cell::new(false) }
     }
 
     /// Waits for the lock.
@@ -207,6 +210,11 @@ impl<'a> Queue<'a> {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
         }
         self.pe.unlocked(self.offset);
+        self.hand_over()
+    }
+
+    #[inline]
+    fn hand_over(&self) -> Quick<()> {
         // L4. A write that failed is this PE's error: the others must not wait for ever.
         let written = self.pe.complete_without_waking();
         let next = match self.read::<u16>(NEXT) {
@@ -233,16 +241,45 @@ impl<'a> Queue<'a> {
         let Ok(before) = self.other(before) else { return self.break_up() };
         self.notify(before, NEXT, self.number() as u16);
         let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
-        // Where the wait fails, this PE keeps its claim: it stays in the queue for ever, as do all
-        // PEs behind it.
+        // Where the wait fails, this PE keeps its claim and stays in the queue. An interrupted
+        // thread leaves its place to the PE's other waits.
         let state = match wait::paced_polling(self.pe, answered) {
             Some(state) => state,
-            None => self.terms(|terms| wait::until(self.pe, terms, answered))?,
+            None => {
+                let answer = self.terms(|terms| wait::until(self.pe, terms, answered));
+                answer.inspect_err(|error| {
+                    self.has_left.set(matches!(**error, Error::Interrupted { .. }));
+                })?
+            }
         };
         match state {
             HELD => Ok(()),
             _ => self.break_up(),
         }
+    }
+
+    /// Whether [`set`](Self::set) was interrupted, and has left a place in the queue.
+    #[cold]
+    pub(crate) fn has_left_place(&self) -> bool {
+        self.has_left.get()
+    }
+
+    /// Passes the lock on if it has come to a place that nobody waits in. True if that is over.
+    pub(crate) fn pass_over(&self) -> bool {
+        let passed = match self.read::<u8>(STATE) {
+            IDLE => return false,
+            HELD => self.hand_over(),
+            _ => self.break_up(),
+        };
+        if let Err(error) = passed {
+            self.pe.surface_later(*error);
+        }
+        true
+    }
+
+    /// Whether all waits for the lock have failed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.terms(|terms| terms.departed(self.pe)).is_some()
     }
 
     /// Leaves a queue that has no head, and writes `BROKEN` to the PE behind.

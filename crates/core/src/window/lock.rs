@@ -4,6 +4,7 @@ use super::{Inner, Window};
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shows;
+use crate::sync::left_place;
 use crate::sync::lock::Queue;
 use std::sync::Arc;
 
@@ -72,7 +73,12 @@ impl Lock {
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
     pub fn lock(&self) -> Result<Held<'_>> {
-        self.queue().set()?;
+        let queue = self.queue();
+        queue.set().inspect_err(|_| {
+            if queue.has_left_place() {
+                left_place::leave(&self.window.pe, self.offset);
+            }
+        })?;
         Ok(Held { lock: self })
     }
 

@@ -16,6 +16,8 @@ on_every_fabric!(
     an_interrupted_collective_ends_its_team,
     an_interrupted_phase_goes_on,
     a_place_in_a_queue_is_given_up,
+    a_lock_passes_over_a_left_place,
+    a_left_place_is_passed_over_at_the_end,
     a_hook_sees_what_the_wait_is_for,
     a_hook_may_let_the_wait_go_on,
     another_pe_calls;
@@ -119,6 +121,66 @@ fn a_place_in_a_queue_is_given_up(setup: Setup) {
             *lock.write()? += 1;
             job.barrier()?;
             assert_eq!(*lock.read()?, 5 + job.npes() as u64);
+            Ok(())
+        });
+    }
+}
+
+/// The lock comes to the place while its PE waits for something else.
+fn a_lock_passes_over_a_left_place(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let meeting = Meeting::new(run.npes);
+        run.job(move |job| {
+            let words = job.window::<u64>(2)?;
+            let lock = words.lock(0)?;
+            let mut held = if job.pe() == 1 { Some(lock.lock()?) } else { None };
+            meeting.meet();
+            if job.pe() == 0 {
+                job.attention().call();
+                assert!(is_interrupted(lock.lock()));
+                job.attention().dismiss();
+            }
+            meeting.meet();
+            if job.pe() > 0 {
+                drop(held.take());
+                for _ in 0..3 {
+                    let held = lock.lock()?;
+                    let seen = words.get_one(0, 1)?;
+                    words.put_one(0, 1, seen + 1)?;
+                    held.release()?;
+                }
+            }
+            job.barrier()?;
+            assert_eq!(words.get_one(0, 1)?, 3 * (job.npes() as u64 - 1));
+            // The PE that was interrupted may stand in the queue again.
+            drop(lock.lock()?);
+            job.barrier()
+        });
+    }
+}
+
+/// A PE that leaves the job stays until it has passed the lock on.
+fn a_left_place_is_passed_over_at_the_end(setup: Setup) {
+    for run in setup.runs(&[3]) {
+        let meeting = Meeting::new(run.npes);
+        run.job(move |job| {
+            let words = job.window::<u64>(1)?;
+            let lock = words.lock(0)?;
+            let held = if job.pe() == 1 { Some(lock.lock()?) } else { None };
+            meeting.meet();
+            if job.pe() == 0 {
+                job.attention().call();
+                assert!(is_interrupted(lock.lock()));
+                job.attention().dismiss();
+            }
+            meeting.meet();
+            match job.pe() {
+                0 => return Ok(()),
+                1 => nap(Duration::from_millis(20)),
+                _ => {}
+            }
+            drop(held);
+            drop(lock.lock()?);
             Ok(())
         });
     }
