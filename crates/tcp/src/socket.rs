@@ -1,7 +1,7 @@
 //! Sending from where blocks lie, and receiving to where they go.
 //!
-//! The calls that send and receive take addresses, as other PEs may write to that memory meanwhile: no reference to
-//! it may exist, and the calls of rustix take references.
+//! The calls that send and receive take addresses, as other PEs may write to that memory meanwhile:
+//! no reference to it may exist, and the calls of rustix take references.
 
 use crate::wire::Piece;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -12,9 +12,9 @@ pub(crate) const PIECES: usize = 32;
 
 /// Bytes that the system keeps of what a socket has not sent yet. What it has sent, and nobody has
 /// acknowledged, does not count, so a long way still has as much under way as it needs. Without a
-/// limit, a large put fills megabytes, which leave the cache before they are sent: 1 MiB between two
-/// network namespaces went at 1.9 GB/s, and goes at 3.5 with this limit. 64 KiB and 512 KiB gave 2.8
-/// and 2.3.
+/// limit, a large put fills megabytes, which leave the cache before they are sent: 1 MiB between
+/// two network namespaces went at 1.9 GB/s, and goes at 3.5 with this limit. 64 KiB and 512 KiB
+/// gave 2.8 and 2.3.
 const UNSENT_BYTES: libc::c_int = 128 << 10;
 
 /// Prepares a socket for records and blocks: each leaves at once, and few wait to be sent.

@@ -8,8 +8,8 @@
 //!   to finalise [stays](leave_none) until its places are gone. Meanwhile PEs behind wait, as they
 //!   would for a holder that computes.
 //! * A2: *It is passed on once.* The relay alone looks at the place, under the mutex of the list.
-//! * A3: *No PE stays for ever.* Where a PE has died, or left with the lock, the waits of all others
-//!   for this lock end, and nobody needs the place.
+//! * A3: *No PE stays for ever.* Where a PE has died, or left with the lock, the waits of all
+//!   others for this lock end, and nobody needs the place.
 
 use super::lock::Queue;
 use crate::base::error::Quick;
