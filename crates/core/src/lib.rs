@@ -82,7 +82,7 @@ mod window;
 /// has read the contract and the proof at the head of the part.
 pub mod unstable {
     pub use crate::base::{layout, settings, shm};
-    pub use crate::endpoint::{ending, fabric, mixture};
+    pub use crate::endpoint::{ending, fabric, mixture, recorder};
     pub use crate::lifecycle::launch;
     pub use crate::lifecycle::start::Seat;
     pub use crate::lifecycle::wired::Place;

@@ -139,7 +139,7 @@ impl<T: Word, A> Remote<T, A> {
 
     /// Whether it is mapped into this process.
     pub fn is_near(&self) -> bool {
-        matches!(self.route, Route::Near(_))
+        self.route.mapped().is_some()
     }
 }
 

@@ -409,7 +409,7 @@ impl Restricted {
             Some(mapping) => Route::Near(mapping.at(at)),
             None => Route::Far(FarAddress { pe: home as u32, region: self.region(), offset: at }),
         };
-        Ok(Target { route, hold })
+        Ok(Target { route: pe.recorded(home, route), hold })
     }
 
     /// What `key` opens here: its epoch, if it was made from the grant that is in force.
