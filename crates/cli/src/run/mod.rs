@@ -43,6 +43,7 @@ mod spec;
 mod starts;
 mod stats;
 mod supervisor;
+mod trace;
 mod values;
 mod verdict;
 mod wakeup;
@@ -53,6 +54,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
+use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::unstable::settings;
 
 pub use args::{Args, spell_out_np};
@@ -143,7 +145,14 @@ fn start(spec: Spec) -> Result<Outcome> {
     if let Some(found) = mpi.as_ref().filter(|_| options.simulated.machine.is_some()) {
         bail!(found.refusal());
     }
-    let plan = machine::plan(&options.simulated)?;
+    let trace = trace::Trace::begin(&options)?;
+    let room = trace::bytes_for(&options, npes);
+    let records = trace.as_ref().map(|_| RecordFile::create(npes, 0, npes, room)).transpose()?;
+    if let Some(records) = &records {
+        let (name, value) = records.environment();
+        options.environment.push((name.into(), value));
+    }
+    let plan = machine::plan(&options.simulated, trace.is_some())?;
     let report = plan.as_ref().map(machine::Plan::report);
     let binding = match plan {
         Some(_) => binding::simulated(options.bind),
@@ -191,7 +200,16 @@ fn start(spec: Spec) -> Result<Outcome> {
         None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
-    let outcome = supervisor.watch(&mut starts)?;
+    let (outcome, fates) = supervisor.watch(&mut starts)?;
+    let outcome = match trace.zip(records) {
+        Some((trace, records)) => trace.write_here(
+            &records,
+            fates,
+            report.as_ref().and_then(machine::Report::stages),
+            outcome,
+        ),
+        None => outcome,
+    };
     if let Some(stats) = stats {
         eprint!("{}", report.as_ref().map_or("", machine::Report::text));
         eprint!("{}", stats::table(&stats.lines()?));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use memonet_core::ENV_FABRIC;
 
-use super::values::{factor, name_and_value, seconds};
+use super::values::{events, factor, name_and_value, seconds};
 
 /// A job to start.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +64,14 @@ pub struct Options {
     /// bytes, and the busiest links
     #[arg(long)]
     pub stats: bool,
+    /// Write a timeline of each PE's calls and waits to a file, in Chrome's format, which
+    /// ui.perfetto.dev opens; on a simulated machine, of NICs, links and switches, too
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Keep so many events of each PE in the timeline, the first ones; each takes 64 bytes of
+    /// memory [default: 1000000, and less where a host has more than 16 PEs]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = events)]
+    pub trace_events: Option<u64>,
     /// Print the CPUs and the process id of each PE
     #[arg(short, long)]
     pub verbose: bool,
@@ -152,9 +160,6 @@ pub struct Simulated {
     /// Seed of all chance in the machine: two runs with one seed are identical [default: 1]
     #[arg(long, value_name = "NUMBER", requires = "machine")]
     pub seed: Option<u64>,
-    /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
-    #[arg(long, value_name = "FILE", requires = "machine")]
-    pub trace: Option<PathBuf>,
     /// Let computing take its CPU time on this machine, times this factor [default: no time]. The
     /// threads of a PE share one CPU, so their times add up. Such runs are not repeatable
     #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]

@@ -1,5 +1,6 @@
 //! Waiting on words of this PE's own part of a window.
 
+use crate::base::compare::Cmp;
 use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
 use crate::base::shows;
@@ -7,38 +8,6 @@ use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
 use std::time::Duration;
-
-/// How a word is compared with a value. OpenSHMEM: `SHMEM_CMP_EQ` and its kin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cmp {
-    /// Equal.
-    Eq,
-    /// Not equal.
-    Ne,
-    /// Less than.
-    Lt,
-    /// Less than or equal.
-    Le,
-    /// Greater than.
-    Gt,
-    /// Greater than or equal.
-    Ge,
-}
-
-impl Cmp {
-    /// Whether the comparison of `word` with `value` holds.
-    #[inline]
-    pub fn holds<T: PartialOrd>(self, word: T, value: T) -> bool {
-        match self {
-            Cmp::Eq => word == value,
-            Cmp::Ne => word != value,
-            Cmp::Lt => word < value,
-            Cmp::Le => word <= value,
-            Cmp::Gt => word > value,
-            Cmp::Ge => word >= value,
-        }
-    }
-}
 
 /// A wait on words of this PE's part, with a time limit or with PEs on which it depends. Made by
 /// [`Window::wait`].
@@ -231,6 +200,7 @@ impl<'a, T: Word> Wait<'a, T> {
             // Checked once; the loop then reads one pointer.
             self.window.look(index);
             let word = self.window.local_ptr().wrapping_add(index).cast_const();
+            self.window.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
             Ok(self.wait(move || {
                 // SAFETY: `index` was checked just now, and the window lives as long as this borrow
                 // of it.
@@ -249,6 +219,7 @@ impl<'a, T: Word> Wait<'a, T> {
         self.window.inner.pe.call("Wait::any", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
+            window.note_words(indices, cmp, value);
             Ok(self
                 .wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
         })
@@ -262,6 +233,7 @@ impl<'a, T: Word> Wait<'a, T> {
     pub fn all(self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
         self.window.inner.pe.call("Wait::all", Some(self.window.inner.made), || {
             let window = self.window;
+            window.note_words(indices, cmp, value);
             // Those before `seen` have compared so, and need no second look.
             let mut seen = 0;
             Ok(self.wait(|| {
@@ -282,6 +254,7 @@ impl<'a, T: Word> Wait<'a, T> {
         self.window.inner.pe.call("Wait::some", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
+            window.note_words(indices, cmp, value);
             Ok(self.wait(|| {
                 let places: Vec<usize> = (0..indices.len())
                     .filter(|&place| cmp.holds(window.look(indices[place]), value))
@@ -289,6 +262,20 @@ impl<'a, T: Word> Wait<'a, T> {
                 (!places.is_empty()).then_some(places)
             })?)
         })
+    }
+}
+
+impl<T: Word> Window<T> {
+    /// Says for a timeline which words of this PE's part its call waits for. Of very many, the
+    /// first.
+    fn note_words(&self, indices: &[usize], cmp: Cmp, value: T) {
+        const MOST: usize = 64;
+        if self.inner.pe.recorder().is_some() {
+            for &index in indices.iter().take(MOST).filter(|&&index| index < self.len()) {
+                let word = self.local_ptr().wrapping_add(index).cast_const();
+                self.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use memonet_control::events::{self, forget, listen};
 use memonet_control::messages::{Death, Order, ToAgent, ToLauncher};
 use memonet_core::Cause;
 use memonet_core::unstable::launch::{JobFile, Place, State};
+use memonet_core::unstable::recorder::file::RecordFile;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -17,7 +18,7 @@ use super::deaths::Deaths;
 use super::input::Input;
 use super::line::Line;
 use super::prepare::Ready;
-use crate::run::course::{End, LAST_READS};
+use crate::run::course::{End, LAST_READS, monotonic_nanos};
 use crate::run::family::Family;
 use crate::run::guard::Guard;
 use crate::run::net::{self, Switchboard};
@@ -67,6 +68,7 @@ pub struct Watch<'a> {
     departures: Departures,
     hints: Hints,
     stats: Option<Stats>,
+    records: Option<RecordFile>,
     switchboard: Switchboard,
     _keepers: Keepers,
     // Dropped in this order, as in the supervisor.
@@ -92,6 +94,13 @@ impl<'a> Watch<'a> {
         far.for_each(|pe| job.replicate(pe, State::Joined));
         let mut options = Options::default();
         let stats = order.stats.then(|| Stats::collect(&mut options.environment)).transpose()?;
+        let records = (order.events > 0)
+            .then(|| RecordFile::create(npes, first, near, order.events))
+            .transpose()?;
+        options.environment.extend(records.as_ref().map(|records| {
+            let (name, value) = records.environment();
+            (name.to_owned(), value)
+        }));
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &options)?;
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
@@ -142,6 +151,7 @@ impl<'a> Watch<'a> {
             departures,
             hints: Hints::new(&options),
             stats,
+            records,
             switchboard,
             _keepers: keepers,
             processes,
@@ -223,6 +233,9 @@ impl<'a> Watch<'a> {
                     .iter_mut()
                     .filter_map(|all| all.get_mut(target as usize))
                     .for_each(|output| *output = None);
+            }
+            ToAgent::Clock { sent } => {
+                self.line.send(&ToLauncher::Clock { sent, here: monotonic_nanos() });
             }
             ToAgent::End {} => return Ok(false),
             ToAgent::Job { .. } | ToAgent::Start { .. } => bail!("the job has begun before"),
@@ -388,9 +401,28 @@ impl<'a> Watch<'a> {
                 self.line.send(&ToLauncher::Stats { lines: Bytes(lines.to_vec()) });
             }
         }
+        if let Some(records) = self.records.take() {
+            self.send_events(&records)?;
+        }
         self.line.send(&ToLauncher::Finished {});
         self.line.send_all()?;
         Ok(true)
+    }
+}
+
+impl Watch<'_> {
+    /// Sends the events of all PEs, one piece after the other: they may be more than fits into
+    /// memory a second time.
+    fn send_events(&mut self, records: &RecordFile) -> Result<()> {
+        for pe in self.first..self.first + self.outputs.len() {
+            for piece in records.pieces(pe, PIECE_BYTES as u64)? {
+                let (at, bytes) = piece?;
+                let bytes = Bytes(bytes);
+                self.line.send(&ToLauncher::Events { pe: pe as u32, at, bytes });
+                self.line.send_all()?;
+            }
+        }
+        Ok(())
     }
 }
 

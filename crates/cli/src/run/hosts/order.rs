@@ -5,14 +5,15 @@ use std::ffi::{OsStr, OsString};
 use anyhow::{Context, Result};
 use memonet_control::messages::{Order, Part};
 use memonet_core::unstable::settings::{
-    ENV_AGENT_FD, ENV_FD, ENV_MACHINE_FD, ENV_MARK, ENV_NPES, ENV_PE, ENV_STATS_FD,
+    ENV_AGENT_FD, ENV_FD, ENV_MACHINE_FD, ENV_MARK, ENV_NPES, ENV_PE, ENV_RECORD_FD, ENV_STATS_FD,
 };
 
 use super::list::Allotment;
 use crate::run::spec::{Bind, Options, Program};
+use crate::run::trace;
 
 /// Variables that name a host, a login or a process, and so mean nothing on another host.
-const OF_THIS_HOST: [&str; 19] = [
+const OF_THIS_HOST: [&str; 20] = [
     "HOSTNAME",
     "HOST",
     "DISPLAY",
@@ -30,6 +31,7 @@ const OF_THIS_HOST: [&str; 19] = [
     ENV_NPES,
     ENV_MARK,
     ENV_STATS_FD,
+    ENV_RECORD_FD,
     ENV_MACHINE_FD,
     ENV_AGENT_FD,
 ];
@@ -64,6 +66,7 @@ pub fn orders(programs: &[Program], options: &Options, nodes: &[Allotment]) -> R
         heartbeat: options.several.heartbeat(),
         interface: options.several.interface.clone(),
         stats: options.stats,
+        events: trace::bytes_for(options, node.count),
     };
     Ok(nodes.iter().enumerate().map(order).collect())
 }

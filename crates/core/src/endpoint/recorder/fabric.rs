@@ -42,11 +42,20 @@ impl Recorder {
         }
     }
 
+    /// Notes a put that a signal follows.
+    fn put_before(&self, to: FarAddress, len: usize, signal: FarAddress, value: u64) -> Place {
+        let place = self.operation(Kind::PutSignal, to, len, None);
+        if self.is_on() {
+            self.note_operation(Kind::Signal, signal, size_of::<u64>(), Some(value));
+        }
+        place
+    }
+
     /// Reads a word for a [`Remote`](crate::Remote) or a front end.
     #[track_caller]
     pub(in crate::endpoint) fn load(&self, from: FarAddress, size: usize) -> Result<u64> {
         let _call = self.begin("Remote::load", Location::caller(), None);
-        match self.operation(Kind::Load, from, size) {
+        match self.operation(Kind::Load, from, size, None) {
             // SAFETY: recorded addresses are resolved: aligned and mapped (step 1 of the proof).
             Place::Here(p) => Ok(unsafe { shm::load_sized(p, size) }),
             Place::There(from) => {
@@ -68,7 +77,7 @@ impl Fabric for Recorder {
     #[track_caller]
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
         let _call = self.begin("Remote::store", Location::caller(), None);
-        match self.operation(Kind::Store, to, size) {
+        match self.operation(Kind::Store, to, size, Some(bits)) {
             // SAFETY: recorded addresses are resolved, for this access: aligned, mapped, writable.
             // This holds for all accesses here.
             Place::Here(p) => unsafe { shm::store_sized(p, size, bits) },
@@ -77,7 +86,7 @@ impl Fabric for Recorder {
     }
 
     unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
-        match self.operation(Kind::Put, to, len) {
+        match self.operation(Kind::Put, to, len, None) {
             // SAFETY: as in `store`; the caller promises the source.
             Place::Here(p) => unsafe { shm::copy_overlapping(p, src, len) },
             // SAFETY: the caller promises the source.
@@ -87,7 +96,7 @@ impl Fabric for Recorder {
     }
 
     unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
-        match self.operation(Kind::Put, to, len) {
+        match self.operation(Kind::Put, to, len, None) {
             // SAFETY: as in `store`; the caller promises the source.
             Place::Here(p) => unsafe { shm::copy_overlapping(p, src, len) },
             // SAFETY: the caller promises the source.
@@ -97,7 +106,7 @@ impl Fabric for Recorder {
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
-        match self.operation(Kind::Get, from, len) {
+        match self.operation(Kind::Get, from, len, None) {
             // SAFETY: as in `store`; the caller promises the destination.
             Place::Here(p) => unsafe { shm::copy_overlapping(dst, p, len) },
             // SAFETY: the caller promises the destination.
@@ -117,8 +126,8 @@ impl Fabric for Recorder {
     ) -> Result<()> {
         // A signal alone is a block of no bytes at its word.
         let place = match to == signal {
-            true => self.operation(Kind::Signal, to, size_of::<u64>()),
-            false => self.operation(Kind::PutSignal, to, len),
+            true => self.operation(Kind::Signal, to, size_of::<u64>(), Some(value)),
+            false => self.put_before(to, len, signal, value),
         };
         match (place, Place::of(signal)) {
             (Place::There(to), Place::There(at)) => {
@@ -151,7 +160,7 @@ impl Fabric for Recorder {
     ) -> Result<()> {
         match (Place::of(to), Place::of(signal)) {
             (Place::There(there), Place::There(at)) => {
-                self.operation(Kind::PutSignal, to, len);
+                self.put_before(to, len, signal, value);
                 // SAFETY: the caller promises the source.
                 unsafe { self.there().put_signal_nbi(there, src, len, at, op, value) }
             }
@@ -163,7 +172,7 @@ impl Fabric for Recorder {
     #[track_caller]
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         let _call = self.begin(name_of(op), Location::caller(), None);
-        match self.operation(Kind::FetchAtomic, at, size) {
+        match self.operation(Kind::FetchAtomic, at, size, Some(operand)) {
             // SAFETY: as in `store`.
             Place::Here(p) => Ok(unsafe { shm::fetch_op(p, size, op, operand) }),
             Place::There(at) => self.there().fetch_op(at, size, op, operand),
@@ -171,7 +180,7 @@ impl Fabric for Recorder {
     }
 
     fn apply(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<()> {
-        match self.operation(Kind::Atomic, at, size) {
+        match self.operation(Kind::Atomic, at, size, Some(operand)) {
             // SAFETY: as in `store`.
             Place::Here(p) => drop(unsafe { shm::fetch_op(p, size, op, operand) }),
             Place::There(at) => self.there().apply(at, size, op, operand)?,
@@ -182,7 +191,7 @@ impl Fabric for Recorder {
     #[track_caller]
     fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
         let _call = self.begin("Remote::compare_swap", Location::caller(), None);
-        match self.operation(Kind::FetchAtomic, at, size) {
+        match self.operation(Kind::FetchAtomic, at, size, Some(new)) {
             // SAFETY: as in `store`.
             Place::Here(p) => Ok(unsafe { shm::compare_swap_sized(p, size, expected, new) }),
             Place::There(at) => self.there().compare_swap(at, size, expected, new),

@@ -1,6 +1,7 @@
 //! The file of records, for those who make and read it: launchers and agents.
 
 use super::Kind;
+use super::events::Events;
 use super::layout::{CALLS, CallRecord, Cell, Geometry, KINDS, NAME_BYTES, PartHeader};
 use super::part::Part;
 use crate::base::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::base::memory::{Mapping, create_memfd};
 use crate::base::settings::ENV_RECORD_FD;
 use crate::base::shm;
 use crate::base::shows;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SeekFrom, seek};
 use std::mem::offset_of;
 use std::ops::Range;
@@ -65,8 +66,7 @@ impl RecordFile {
     /// # Errors
     /// [`Error::System`]; [`Error::Misuse`] where there cannot be so many PEs or bytes.
     pub fn create(npes: usize, first: usize, parts: usize, events: u64) -> Result<RecordFile> {
-        let geometry = Geometry::new(npes, first, parts, events)
-            .ok_or(Error::Misuse("so many PEs or events are more than a file of records has"))?;
+        let geometry = Geometry::new(npes, first, parts, events).ok_or(TOO_MANY)?;
         let fd = create_memfd("memonet-record", geometry.file_bytes())?;
         let page = Mapping::part(&fd, 0, Geometry::HEADER_BYTES)?;
         let header = geometry.header();
@@ -123,6 +123,73 @@ impl RecordFile {
         Ok(Some(Counts { calls, operations }))
     }
 
+    /// The events of PE `pe`; `None` where it has no part, or the file has no room for events.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn events(&self, pe: usize) -> Result<Option<Events<'_>>> {
+        let Some(part) = self.geometry.part_of(pe) else { return Ok(None) };
+        let Geometry { npes, events, .. } = self.geometry;
+        Events::of(self.fd.as_fd(), part + self.geometry.events_at(), events, npes)
+    }
+
+    /// Makes a file for what another host sends of its own one, of the same geometry, in `file`,
+    /// which is empty. Nobody records into it.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn received(
+        file: OwnedFd,
+        (npes, first, parts): (usize, usize, usize),
+        events: u64,
+    ) -> Result<RecordFile> {
+        let geometry = Geometry::new(npes, first, parts, events).ok_or(TOO_MANY)?;
+        rustix::fs::ftruncate(&file, geometry.file_bytes())
+            .map_err(|error| Error::system("making a file of records", error, ""))?;
+        Ok(RecordFile { fd: file, geometry })
+    }
+
+    /// What is used of PE `pe`'s events, in pieces of at most `most` bytes, each with its place
+    /// among them.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn pieces(
+        &self,
+        pe: usize,
+        most: u64,
+    ) -> Result<impl Iterator<Item = Result<(u64, Vec<u8>)>> + '_> {
+        let used = self.events(pe)?.map(|events| events.used()).into_iter().flatten();
+        let at = self.geometry.part_of(pe).unwrap_or(0) + self.geometry.events_at();
+        let pieces = move |range: Range<u64>| {
+            let starts = range.clone().step_by(most as usize);
+            starts.map(move |start| start..range.end.min(start + most))
+        };
+        Ok(used
+            .flat_map(pieces)
+            .map(move |piece| Ok((piece.start, self.read(at + piece.start..at + piece.end)?))))
+    }
+
+    /// Takes such a piece. It may be anything.
+    ///
+    /// # Errors
+    /// [`Error::System`]; [`Error::Misuse`] where it has no place.
+    pub fn receive(&self, pe: usize, at: u64, bytes: &[u8]) -> Result<()> {
+        let fits =
+            at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.geometry.events);
+        let part = self.geometry.part_of(pe).filter(|_| fits);
+        let part = part.ok_or(Error::Misuse("events that have no place in a file of records"))?;
+        let (mut done, at) = (0, part + self.geometry.events_at() + at);
+        while done < bytes.len() {
+            match rustix::io::pwrite(&self.fd, &bytes[done..], at + done as u64) {
+                Ok(written) => done += written,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Error::system("writing a file of records", error, "")),
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes of a range of the file.
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -155,6 +222,8 @@ impl RecordFile {
         Ok(found)
     }
 }
+
+const TOO_MANY: Error = Error::Misuse("so many PEs or events are more than a file of records has");
 
 /// Bytes of the cells of one target.
 const ROW_BYTES: u64 = (KINDS * size_of::<Cell>()) as u64;

@@ -36,11 +36,13 @@
 //! additions unless the process has one thread. A process that the PE has forked off records
 //! nothing ([`Recorder::is_on`]).
 
+pub mod events;
 mod fabric;
 pub mod file;
 pub mod layout;
 mod names;
 pub(crate) mod part;
+mod timeline;
 
 use super::control::Control;
 use super::descriptor::Descriptor;
@@ -53,6 +55,7 @@ use crate::base::clock::monotonic_nanos;
 use crate::base::shm;
 use crate::base::shows;
 use crate::endpoint::awaiting::Awaiting;
+use events::log::{Log, Slot};
 use names::{Names, OTHER};
 use part::Part;
 use std::cell::Cell;
@@ -164,6 +167,8 @@ pub(crate) struct Recorder {
     pid: AtomicU32,
     part: Part,
     names: Names,
+    /// Events, where a timeline is wanted.
+    log: Option<Log>,
     control: Arc<Control>,
     descriptor: Arc<Descriptor>,
     fabric: Option<Arc<dyn Fabric>>,
@@ -177,11 +182,20 @@ struct Current {
     slot: usize,
     /// The thread waits: what waits inside of that wait do is part of it.
     waits: bool,
+    /// The event of the call.
+    event: Option<Slot>,
+    /// That event says what the call does: more that it does gets events of its own.
+    described: bool,
+}
+
+impl Current {
+    const NOTHING: Current =
+        Current { of: std::ptr::null(), slot: OTHER, waits: false, event: None, described: false };
 }
 
 thread_local! {
     static CURRENT: Cell<Current> =
-        const { Cell::new(Current { of: std::ptr::null(), slot: OTHER, waits: false }) };
+        const { Cell::new(Current::NOTHING) };
 }
 
 impl Recorder {
@@ -197,6 +211,7 @@ impl Recorder {
             me,
             pid: AtomicU32::new(std::process::id()),
             names: Names::of(&part),
+            log: part.log(),
             part,
             control,
             descriptor,
@@ -222,29 +237,31 @@ impl Recorder {
         }
     }
 
-    /// Begins a call of the program, made at `_at`, of the window that was made at `_window`. `None`
+    /// Begins a call of the program, made at `at`, of the window that was made at `window`. `None`
     /// inside of another call.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(
         &self,
         name: &'static str,
-        _at: &'static Location<'static>,
-        _window: Option<&'static Location<'static>>,
+        at: &'static Location<'static>,
+        window: Option<&'static Location<'static>>,
     ) -> Option<Recording<'_>> {
         let before = CURRENT.get();
         if std::ptr::eq(before.of, self) || !self.is_on() {
             return None;
         }
-        let slot = self.names.slot(&self.part, name);
-        CURRENT.set(Current { of: self, slot, waits: false });
-        Some(Recording { recorder: self, before, slot, began: self.nanos() })
+        let (slot, began) = (self.names.slot(&self.part, name), self.nanos());
+        let event = self.log.as_ref().and_then(|log| timeline::call(log, began, name, at, window));
+        CURRENT.set(Current { of: self, slot, event, ..Current::NOTHING });
+        Some(Recording { recorder: self, before, slot, began })
     }
 
-    /// Notes an operation, which is made next.
-    fn operation(&self, kind: Kind, at: FarAddress, bytes: usize) -> Place {
+    /// Notes an operation, which is made next. `value`: the word that it writes, or its operand.
+    fn operation(&self, kind: Kind, at: FarAddress, bytes: usize, value: Option<u64>) -> Place {
         if self.is_on() {
             self.part.count(kind, at.pe as usize, bytes);
+            self.note_operation(kind, at, bytes, value);
         }
         Place::of(at)
     }
@@ -252,15 +269,17 @@ impl Recorder {
     /// Begins a wait. `None` inside of another one.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wait(&self, _awaiting: &Awaiting<'_>) -> Option<Waited<'_>> {
+    pub(crate) fn wait(&self, awaiting: &Awaiting<'_>) -> Option<Waited<'_>> {
         let current = CURRENT.get();
         let ours = std::ptr::eq(current.of, self);
         if current.waits || !self.is_on() {
             return None;
         }
         CURRENT.set(Current { waits: true, ..current });
-        let slot = if ours { current.slot } else { OTHER };
-        Some(Waited { recorder: self, slot, began: self.nanos() })
+        let (slot, began) = (if ours { current.slot } else { OTHER }, self.nanos());
+        let what = awaiting.plain();
+        let event = self.log.as_ref().and_then(|log| timeline::wait(log, began, what));
+        Some(Waited { recorder: self, slot, began, event })
     }
 }
 
@@ -279,8 +298,9 @@ impl Drop for Recording<'_> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        let nanos = self.recorder.nanos().saturating_sub(self.began);
-        self.recorder.part.called(self.slot, nanos);
+        let now = self.recorder.nanos();
+        self.recorder.part.called(self.slot, now.saturating_sub(self.began));
+        self.recorder.end(CURRENT.get().event, now);
         CURRENT.set(self.before);
     }
 }
@@ -290,12 +310,14 @@ pub(crate) struct Waited<'a> {
     recorder: &'a Recorder,
     slot: usize,
     began: u64,
+    event: Option<Slot>,
 }
 
 impl Drop for Waited<'_> {
     fn drop(&mut self) {
-        let nanos = self.recorder.nanos().saturating_sub(self.began);
-        self.recorder.part.waited(self.slot, nanos);
+        let now = self.recorder.nanos();
+        self.recorder.part.waited(self.slot, now.saturating_sub(self.began));
+        self.recorder.end(self.event, now);
         CURRENT.set(Current { waits: false, ..CURRENT.get() });
     }
 }
@@ -318,7 +340,7 @@ impl Pe {
         if let (Some(recorder), Route::Far(at)) = (self.recorder(), route)
             && is_recorded(at)
         {
-            recorder.operation(kind, at, bytes);
+            recorder.operation(kind, at, bytes, None);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A PE's part of the file of records, mapped: counting.
 
 use super::Kind;
+use super::events::log::Log;
 use super::layout::{CALLS, CallRecord, Cell, FileHeader, Geometry, NAME_BYTES, PartHeader};
 use crate::base::memory::{self, Mapping};
 use crate::base::shm::{self, AtomicOp};
@@ -11,6 +12,8 @@ use std::mem::offset_of;
 pub(crate) struct Part {
     mapping: Mapping,
     npes: usize,
+    /// Where the events begin in it.
+    events_at: u64,
 }
 
 /// What is known of the file before a part of it is mapped.
@@ -40,10 +43,18 @@ impl Part {
         let at = geometry.part_of(me).ok_or_else(|| format!("has no part for PE {me}"))?;
         let mapping =
             Mapping::part(fd, at, geometry.part_bytes()).map_err(|error| error.to_string())?;
-        let part = Part { mapping, npes };
+        let part = Part { mapping, npes, events_at: geometry.events_at() };
         // SAFETY: an aligned word at the start of the mapped part.
         unsafe { shm::store(part.word(offset_of!(PartHeader, is_used) as u64), 1) };
         Ok(part)
+    }
+
+    /// Its events, if there is room for any.
+    pub(super) fn log(&self) -> Option<Log> {
+        let bytes = self.mapping.len() as u64 - self.events_at;
+        // SAFETY: the events begin at a page of the part, and are mapped to its end, as long as the
+        // part. The recorder, which has the log, has the part too.
+        unsafe { Log::at(self.mapping.at(self.events_at), bytes) }
     }
 
     /// Address of a word of the part.
