@@ -227,18 +227,18 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(
-        &self,
+        self: &Arc<Self>,
         name: &'static str,
         _at: &'static Location<'static>,
         _window: Option<&'static Location<'static>>,
-    ) -> Option<Recording<'_>> {
+    ) -> Option<Recording> {
         let before = CURRENT.get();
-        if std::ptr::eq(before.of, self) || !self.is_on() {
+        if std::ptr::eq(before.of, &**self) || !self.is_on() {
             return None;
         }
         let slot = self.names.slot(&self.part, name);
-        CURRENT.set(Current { of: self, slot, waits: false });
-        Some(Recording { recorder: self, before, slot, began: self.nanos() })
+        CURRENT.set(Current { of: &**self, slot, waits: false });
+        Some(Recording { recorder: self.clone(), before, slot, began: self.nanos() })
     }
 
     /// Notes an operation, which is made next.
@@ -265,17 +265,17 @@ impl Recorder {
 }
 
 /// A call of the program, until it is dropped.
-pub struct Recording<'a> {
-    recorder: &'a Recorder,
+pub struct Recording {
+    recorder: Arc<Recorder>,
     /// What the thread was in before.
     before: Current,
     slot: usize,
     began: u64,
 }
 
-shows!([] Recording<'_> as "Recording", |it| slot = it.slot);
+shows!([] Recording as "Recording", |it| slot = it.slot);
 
-impl Drop for Recording<'_> {
+impl Drop for Recording {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -308,8 +308,15 @@ impl Pe {
         name: &'static str,
         at: &'static Location<'static>,
         window: Option<&'static Location<'static>>,
-    ) -> Option<Recording<'_>> {
+    ) -> Option<Recording> {
         self.recorder()?.begin(name, at, window)
+    }
+
+    /// Begins a call that is one operation, of a [`Remote`](crate::Remote), if its address is
+    /// recorded.
+    #[track_caller]
+    pub(super) fn begin_at(&self, at: FarAddress, name: &'static str) -> Option<Recording> {
+        if is_recorded(at) { self.begin(name, Location::caller(), None) } else { None }
     }
 
     /// Notes an operation on a route, which is made next, where the library makes it otherwise than
@@ -326,7 +333,7 @@ impl Pe {
     #[inline]
     pub(crate) fn fabric_of(&self, at: FarAddress) -> &dyn Fabric {
         match self.recorder() {
-            Some(recorder) if is_recorded(at) => recorder,
+            Some(recorder) if is_recorded(at) => &**recorder,
             _ => self.fabric(),
         }
     }
