@@ -8,6 +8,7 @@ use crate::base::error::Result;
 use crate::base::shows;
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::time::Duration;
 
 /// Data of the whole job that one thread of one PE uses at a time. `T` is plain data, or a slice
@@ -42,7 +43,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// # Errors
     /// As for [`Job::window`]; [`Misuse`](crate::Error::Misuse) for data without a size, or aligned
     /// to more than 128 bytes.
+    #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
+        let _call = job.pe.begin("Mutex::new", Location::caller(), None);
         RwLock::make(job, initial, false, Kind::Mutex).map(Mutex)
     }
 
@@ -53,7 +56,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
+    #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
+        let _call = job.pe.begin("Mutex::with_shadow", Location::caller(), None);
         RwLock::make(job, initial, true, Kind::Mutex).map(Mutex)
     }
 
@@ -65,7 +70,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, or leaves while it holds the
     /// lock; for ever, if that PE held the lock, or, near, panicked while it held it.
     #[inline(always)]
+    #[track_caller]
     pub fn lock(&self) -> Result<Guard<'_, T>> {
+        let _call = self.0.pe().begin("Mutex::lock", Location::caller(), None);
         self.0.write().map(Guard)
     }
 
@@ -90,7 +97,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
+    #[track_caller]
     pub fn try_lock(&self) -> Result<Option<Guard<'_, T>>> {
+        let _call = self.0.pe().begin("Mutex::try_lock", Location::caller(), None);
         Ok(self.0.try_write()?.map(Guard))
     }
 
@@ -100,7 +109,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock), and [`Timeout`](crate::Error::Timeout).
+    #[track_caller]
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
+        let _call = self.0.pe().begin("Mutex::lock_timeout", Location::caller(), None);
         self.0.write_timeout(timeout).map(Guard)
     }
 

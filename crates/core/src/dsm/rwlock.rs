@@ -9,6 +9,7 @@ use crate::wait::limit::{Limit, Patience};
 use crate::window::Window;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +62,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`Mutex::new`](super::Mutex::new).
+    #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
+        let _call = job.pe.begin("RwLock::new", Location::caller(), None);
         Self::make(job, initial, false, Kind::RwLock)
     }
 
@@ -71,7 +74,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
+    #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
+        let _call = job.pe.begin("RwLock::with_shadow", Location::caller(), None);
         Self::make(job, initial, true, Kind::RwLock)
     }
 
@@ -106,13 +111,19 @@ impl<T: Data + ?Sized> RwLock<T> {
         })
     }
 
+    pub(super) fn pe(&self) -> &Pe {
+        &self.pe
+    }
+
     #[inline(always)]
     fn enter(&self, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
         self.way.enter(&self.pe, &self.counters, mode, patience)
     }
 
     #[inline(always)]
+    #[track_caller]
     fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+        let _call = self.pe.begin("Guard::release", Location::caller(), None);
         self.way.leave(&self.pe, &self.counters, ticket, mode, changed)
     }
 
@@ -134,7 +145,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// [`Error::PeerFailed`] when any PE dies, or leaves while it has a guard; for ever, if it had
     /// a guard when it died, or panicked while it wrote.
     #[inline]
+    #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::read", Location::caller(), None);
         match self.enter(Mode::Shared, Patience::Forever)? {
             Some(ticket) => Ok(self.reading(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
@@ -148,7 +161,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`read`](Self::read).
     #[inline(always)]
+    #[track_caller]
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::write", Location::caller(), None);
         match self.enter(Mode::Alone, Patience::Forever)? {
             Some(ticket) => Ok(self.writing(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
@@ -159,7 +174,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
+    #[track_caller]
     pub fn try_read(&self) -> Result<Option<ReadGuard<'_, T>>> {
+        let _call = self.pe.begin("RwLock::try_read", Location::caller(), None);
         Ok(self.enter(Mode::Shared, Patience::Try)?.map(|ticket| self.reading(ticket)))
     }
 
@@ -167,7 +184,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
+    #[track_caller]
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
+        let _call = self.pe.begin("RwLock::try_write", Location::caller(), None);
         Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
     }
 
@@ -177,7 +196,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
+    #[track_caller]
     pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::read_timeout", Location::caller(), None);
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Shared, limit.patience())?;
         ticket
@@ -190,7 +211,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
+    #[track_caller]
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::write_timeout", Location::caller(), None);
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Alone, limit.patience())?;
         ticket

@@ -32,7 +32,7 @@ pub(crate) struct Pe {
     near_peers: bool,
     fabric: Option<Arc<dyn Fabric>>,
     /// Where this PE records what its program does.
-    recorder: Option<Box<Recorder>>,
+    recorder: Option<Arc<Recorder>>,
     record: Record,
     /// Whether the checks that cost time are on.
     checked: bool,
@@ -192,14 +192,14 @@ impl Pe {
         let recorder = |part| {
             Recorder::new(self.me, part, control.clone(), descriptor.clone(), self.fabric.clone())
         };
-        self.recorder = part.map(recorder).map(Box::new);
+        self.recorder = part.map(recorder).map(Arc::new);
         self
     }
 
     /// Where this PE records what its program does.
     #[inline(always)]
-    pub(crate) fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_deref()
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recorder.as_ref()
     }
 
     /// Whether the checks that cost time are on.

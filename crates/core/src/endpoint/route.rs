@@ -4,7 +4,7 @@ use crate::base::error::Quick;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::fabric::{FarAddress, SignalOp};
 use crate::endpoint::pe::Pe;
-use crate::endpoint::recorder::{self, Recorder};
+use crate::endpoint::recorder;
 
 /// A resolved address in a PE's memory. [`Pe::route`] makes it from a checked range; it lives no
 /// longer than that range.
@@ -88,6 +88,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn store<T: Word>(self, pe: &Pe, value: T) {
         match self {
             // SAFETY: a route's pointer is mapped, writable and aligned: checked when it was
@@ -99,6 +100,7 @@ impl Route {
 
     /// [`store`](Self::store) without an order against the program's plain accesses.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn post<T: Word>(self, pe: &Pe, value: T) {
         match self {
             // SAFETY: as in `store`.
@@ -108,6 +110,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn load<T: Word>(self, pe: &Pe) -> Quick<T> {
         match self {
             // SAFETY: as in `store`.
@@ -117,6 +120,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn fetch_op<T: Word>(self, pe: &Pe, op: AtomicOp, operand: T) -> Quick<T> {
         match self {
             Route::Near(p) => {
@@ -130,6 +134,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn compare_swap<T: Word>(self, pe: &Pe, expected: T, new: T) -> Quick<T> {
         match self {
             // SAFETY: as in `store`.
@@ -298,7 +303,9 @@ impl Route {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_store(pe: &Pe, to: FarAddress, size: usize, bits: u64) {
+    let _call = pe.begin_at(to, "Remote::store");
     pe.fabric_of(to).store(to, size, bits);
 }
 
@@ -317,9 +324,11 @@ fn far_signal(pe: &Pe, to: FarAddress, op: SignalOp, value: u64) -> Quick<()> {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
     if let Some(recorder) = pe.recorder().filter(|_| recorder::is_recorded(from)) {
-        return Ok(Recorder::load(recorder, from, size)?);
+        let _call = pe.begin_at(from, "Remote::load");
+        return Ok(recorder.load(from, size)?);
     }
     let mut bits = 0u64;
     // SAFETY: `bits` has 8 bytes and `size` is at most 8; memonet runs on little-endian processors
@@ -330,12 +339,27 @@ fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_fetch_op(pe: &Pe, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Quick<u64> {
+    let _call = pe.begin_at(at, name_of(op));
     Ok(pe.fabric_of(at).fetch_op(at, size, op, operand)?)
 }
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_compare_swap(pe: &Pe, at: FarAddress, size: usize, expected: u64, new: u64) -> Quick<u64> {
+    let _call = pe.begin_at(at, "Remote::compare_swap");
     Ok(pe.fabric_of(at).compare_swap(at, size, expected, new)?)
+}
+
+/// The call of a [`Remote`](crate::Remote) that makes an atomic.
+fn name_of(op: AtomicOp) -> &'static str {
+    match op {
+        AtomicOp::Add => "Remote::fetch_add",
+        AtomicOp::And => "Remote::fetch_and",
+        AtomicOp::Or => "Remote::fetch_or",
+        AtomicOp::Xor => "Remote::fetch_xor",
+        AtomicOp::Swap => "Remote::swap",
+    }
 }

@@ -5,6 +5,7 @@ use crate::base::status::State;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::wait::{self, Awaiting, Terms};
+use std::panic::Location;
 
 impl Job {
     /// Leaves the job in order. A process that ends with exit status 0 does this by itself.
@@ -26,6 +27,9 @@ impl Job {
     }
 }
 
+/// The name by which leaving is recorded, which a process does by itself, too.
+const NAME: &str = "Job::finalize";
+
 impl Pe {
     /// Whether other PEs need the relays of this PE, which leaves.
     fn is_needed(&self) -> bool {
@@ -43,6 +47,7 @@ impl Pe {
         if self.control().state(self.me()) != State::Joined || !self.is_this_process() {
             return Ok(());
         }
+        let _call = self.begin(NAME, Location::caller(), None);
         // A PE must not count as gone before its writes are visible, and its notifications (F5).
         let quiet = self.quiet_all();
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {

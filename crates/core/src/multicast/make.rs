@@ -28,6 +28,7 @@ use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
+use std::panic::Location;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -123,12 +124,14 @@ impl Job {
     /// [`Error::NoSuchPe`]; [`Error::Misuse`] when the writer is a reader, or a PE is one twice, or
     /// `T` has no size; [`Error::OutOfMemory`], [`Error::Unequal`], [`Error::TooMany`],
     /// [`Error::PeerFailed`].
+    #[track_caller]
     pub fn multicast<T: Plain>(
         &self,
         writer: usize,
         readers: &[usize],
         options: MulticastOptions,
     ) -> Result<Multicast<T>> {
+        let _call = self.pe.begin("Job::multicast", Location::caller(), None);
         let unit = align_of::<T>().max(8) as u64;
         // Room to align the ring, as windows are aligned to less.
         let slack = if unit > LINE { unit } else { 0 };

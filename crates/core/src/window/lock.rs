@@ -5,6 +5,7 @@ use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shows;
 use crate::sync::lock::Queue;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A lock in a word of a window: one PE of the whole job holds it at a time. Made by
@@ -71,7 +72,9 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
+    #[track_caller]
     pub fn lock(&self) -> Result<Held<'_>> {
+        let _call = self.window.pe.begin("Lock::lock", Location::caller(), Some(self.window.made));
         self.queue().set()?;
         Ok(Held { lock: self })
     }
@@ -82,7 +85,10 @@ impl Lock {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
+    #[track_caller]
     pub fn try_lock(&self) -> Result<Option<Held<'_>>> {
+        let _call =
+            self.window.pe.begin("Lock::try_lock", Location::caller(), Some(self.window.made));
         Ok(self.queue().test()?.then(|| Held { lock: self }))
     }
 }
@@ -104,8 +110,11 @@ impl Held<'_> {
     ///
     /// # Errors
     /// The error with which an earlier write failed; after a drop, the next quiet reports it.
+    #[track_caller]
     pub fn release(self) -> Result<()> {
         let lock = self.lock;
+        let made = Some(lock.window.made);
+        let _call = lock.window.pe.begin("Held::release", Location::caller(), made);
         std::mem::forget(self);
         Ok(lock.queue().clear()?)
     }
@@ -113,8 +122,10 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        let window = &self.lock.window;
+        let _call = window.pe.begin("Held::release", Location::caller(), Some(window.made));
         if let Err(error) = self.lock.queue().clear() {
-            self.lock.window.pe.surface_later(*error);
+            window.pe.surface_later(*error);
         }
     }
 }

@@ -303,9 +303,11 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// [`Error::Unequal`] when PEs free different windows, [`Error::PeerFailed`].
+    #[track_caller]
     pub fn free(self) -> Result<()> {
         let (pe, world, id) =
             (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
+        let _call = pe.begin("Window::free", Location::caller(), Some(self.inner.made));
         drop(self);
         let mut call = Collective::begin(&pe, &world)?;
         call.agree(Ok([KIND_FREE, id, 0, 0]))?;

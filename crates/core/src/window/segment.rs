@@ -9,6 +9,7 @@
 
 mod locks;
 
+use crate::base::compare::Cmp;
 use crate::base::error::{Error, Result};
 use crate::base::layout::ALIGNMENT;
 pub use crate::base::memory::page_size;
@@ -297,6 +298,12 @@ impl Segment {
     #[inline(always)]
     pub fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Result<R> {
         Ok(wait::until(&self.pe, Terms::forever(Awaiting::Word), look)?)
+    }
+
+    /// Says for a timeline what the next [`wait`](Self::wait) looks at: a word of `bytes` bytes at
+    /// this offset of this PE's segment, if it lies there, and its comparison with `value`.
+    pub fn note_word(&self, offset: Option<u64>, bytes: usize, cmp: Cmp, value: u64) {
+        self.pe.note_word_at(offset, bytes, cmp, value);
     }
 
     /// Polls once, as [`wait`](Self::wait) does. It also moves other PEs on that depend on this

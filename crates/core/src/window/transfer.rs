@@ -192,7 +192,10 @@ impl Transfer {
     ///
     /// # Errors
     /// The error with which the copy failed.
+    #[track_caller]
     pub fn test(&mut self) -> Result<bool> {
+        let _call =
+            self.window.pe.begin("Transfer::test", Location::caller(), Some(self.window.made));
         if self.under_way
             && let Some(prepared) = &mut self.prepared
         {

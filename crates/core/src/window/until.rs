@@ -7,6 +7,7 @@ use crate::base::shows;
 use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
+use std::panic::Location;
 use std::time::Duration;
 
 /// A wait on words of this PE's part, with a time limit or with PEs on which it depends. Made by
@@ -133,14 +134,20 @@ impl<T: Word> Window<T> {
     ///
     /// OpenSHMEM: `shmem_test`; MPI: `MPI_Test`.
     #[inline]
+    #[track_caller]
     pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
+        let _call =
+            self.inner.pe.begin("Window::test_until", Location::caller(), Some(self.inner.made));
         wait::test(&self.inner.pe, || cmp.holds(self.look(index), value).then_some(())).is_some()
     }
 
     /// The first place in `indices` for whose element the comparison holds now.
     ///
     /// OpenSHMEM: `shmem_test_any`; MPI: `MPI_Testany`.
+    #[track_caller]
     pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
+        let _call =
+            self.inner.pe.begin("Window::test_any", Location::caller(), Some(self.inner.made));
         wait::test(&self.inner.pe, || {
             indices.iter().position(|&index| cmp.holds(self.look(index), value))
         })
@@ -149,7 +156,10 @@ impl<T: Word> Window<T> {
     /// Whether the comparison holds now for all of the elements.
     ///
     /// OpenSHMEM: `shmem_test_all`; MPI: `MPI_Testall`.
+    #[track_caller]
     pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
+        let _call =
+            self.inner.pe.begin("Window::test_all", Location::caller(), Some(self.inner.made));
         let holds = |&index: &usize| cmp.holds(self.look(index), value);
         wait::test(&self.inner.pe, || indices.iter().all(holds).then_some(())).is_some()
     }
@@ -157,7 +167,10 @@ impl<T: Word> Window<T> {
     /// The places in `indices` for whose elements the comparison holds now.
     ///
     /// OpenSHMEM: `shmem_test_some`; MPI: `MPI_Testsome`.
+    #[track_caller]
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
+        let _call =
+            self.inner.pe.begin("Window::test_some", Location::caller(), Some(self.inner.made));
         let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
         let look = || {
             Some((0..indices.len()).filter(holds).collect())

@@ -80,6 +80,7 @@ use crate::team::Team;
 use crate::window::{Window, element_bytes};
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -213,7 +214,9 @@ impl<T: Plain> Region<T> {
     /// # Errors
     /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit;
     /// [`Error::Unequal`] when PEs give different page sizes or options.
+    #[track_caller]
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
+        let _call = job.pe.begin("Region::with", Location::caller(), None);
         let page = options.page;
         let sized = element_bytes::<T>(len).and_then(|bytes| {
             if page == 0 || !page.is_multiple_of(64) || !page.is_multiple_of(size_of::<T>()) || align_of::<T>() > 64 {
@@ -263,7 +266,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; what the fabric reports.
+    #[track_caller]
     pub fn read(&self, range: Range<usize>) -> Result<Reading<'_, T>> {
+        let _call = self.pe.begin("Region::read", Location::caller(), None);
         let base = self.enter(&range, false)?;
         Ok(Reading { region: self, range, base })
     }
@@ -272,7 +277,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; what the fabric reports.
+    #[track_caller]
     pub fn write(&self, range: Range<usize>) -> Result<Writing<'_, T>> {
+        let _call = self.pe.begin("Region::write", Location::caller(), None);
         let base = self.enter(&range, true)?;
         Ok(Writing { region: self, range, base })
     }
@@ -299,7 +306,9 @@ impl<T: Plain> Region<T> {
     /// # Errors
     /// What the fabric reports; [`Error::DataRace`] when checking. Everything is released even
     /// then.
+    #[track_caller]
     pub fn release(&self) -> Result<()> {
+        let _call = self.pe.begin("Region::release", Location::caller(), None);
         let raced = match &self.pages {
             Some(pages) => self.release_pages(pages),
             None => Ok(()),
@@ -313,7 +322,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// As for [`release`](Self::release).
+    #[track_caller]
     pub fn acquire(&self) -> Result<()> {
+        let _call = self.pe.begin("Region::acquire", Location::caller(), None);
         shm::full_fence();
         let Some(pages) = &self.pages else { return Ok(()) };
         let raced = self.release();
@@ -328,7 +339,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// As for [`release`](Self::release), and [`Error::PeerFailed`].
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
+        let _call = self.pe.begin("Region::barrier", Location::caller(), None);
         // A PE that found a race still meets the others, which would wait for it.
         let raced = self.release();
         self.world.barrier()?;

@@ -5,18 +5,6 @@ use crate::base::error::Result;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::fabric::{Fabric, FarAddress, SignalOp};
 use rustix::fd::BorrowedFd;
-use std::panic::Location;
-
-/// The name of an atomic of `Remote`, for operations that are outside of any other call.
-fn name_of(op: AtomicOp) -> &'static str {
-    match op {
-        AtomicOp::Add => "Remote::fetch_add",
-        AtomicOp::And => "Remote::fetch_and",
-        AtomicOp::Or => "Remote::fetch_or",
-        AtomicOp::Xor => "Remote::fetch_xor",
-        AtomicOp::Swap => "Remote::swap",
-    }
-}
 
 impl Recorder {
     /// The fabric of memory that is not mapped here.
@@ -52,9 +40,7 @@ impl Recorder {
     }
 
     /// Reads a word for a [`Remote`](crate::Remote) or a front end.
-    #[track_caller]
     pub(in crate::endpoint) fn load(&self, from: FarAddress, size: usize) -> Result<u64> {
-        let _call = self.begin("Remote::load", Location::caller(), None);
         match self.operation(Kind::Load, from, size, None) {
             // SAFETY: recorded addresses are resolved: aligned and mapped (step 1 of the proof).
             Place::Here(p) => Ok(unsafe { shm::load_sized(p, size) }),
@@ -74,9 +60,7 @@ impl Fabric for Recorder {
         self.fabric.as_ref().map_or("recorder", |fabric| fabric.name())
     }
 
-    #[track_caller]
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
-        let _call = self.begin("Remote::store", Location::caller(), None);
         match self.operation(Kind::Store, to, size, Some(bits)) {
             // SAFETY: recorded addresses are resolved, for this access: aligned, mapped, writable.
             // This holds for all accesses here.
@@ -169,9 +153,7 @@ impl Fabric for Recorder {
         }
     }
 
-    #[track_caller]
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
-        let _call = self.begin(name_of(op), Location::caller(), None);
         match self.operation(Kind::FetchAtomic, at, size, Some(operand)) {
             // SAFETY: as in `store`.
             Place::Here(p) => Ok(unsafe { shm::fetch_op(p, size, op, operand) }),
@@ -188,9 +170,7 @@ impl Fabric for Recorder {
         Ok(())
     }
 
-    #[track_caller]
     fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
-        let _call = self.begin("Remote::compare_swap", Location::caller(), None);
         match self.operation(Kind::FetchAtomic, at, size, Some(new)) {
             // SAFETY: as in `store`.
             Place::Here(p) => Ok(unsafe { shm::compare_swap_sized(p, size, expected, new) }),

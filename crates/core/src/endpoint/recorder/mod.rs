@@ -242,19 +242,19 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(
-        &self,
+        self: &Arc<Self>,
         name: &'static str,
         at: &'static Location<'static>,
         window: Option<&'static Location<'static>>,
-    ) -> Option<Recording<'_>> {
+    ) -> Option<Recording> {
         let before = CURRENT.get();
-        if std::ptr::eq(before.of, self) || !self.is_on() {
+        if std::ptr::eq(before.of, &**self) || !self.is_on() {
             return None;
         }
         let (slot, began) = (self.names.slot(&self.part, name), self.nanos());
         let event = self.log.as_ref().and_then(|log| timeline::call(log, began, name, at, window));
-        CURRENT.set(Current { of: self, slot, event, ..Current::NOTHING });
-        Some(Recording { recorder: self, before, slot, began })
+        CURRENT.set(Current { of: &**self, slot, event, ..Current::NOTHING });
+        Some(Recording { recorder: self.clone(), before, slot, began })
     }
 
     /// Notes an operation, which is made next. `value`: the word that it writes, or its operand.
@@ -284,17 +284,17 @@ impl Recorder {
 }
 
 /// A call of the program, until it is dropped.
-pub struct Recording<'a> {
-    recorder: &'a Recorder,
+pub struct Recording {
+    recorder: Arc<Recorder>,
     /// What the thread was in before.
     before: Current,
     slot: usize,
     began: u64,
 }
 
-shows!([] Recording<'_> as "Recording", |it| slot = it.slot);
+shows!([] Recording as "Recording", |it| slot = it.slot);
 
-impl Drop for Recording<'_> {
+impl Drop for Recording {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -330,8 +330,15 @@ impl Pe {
         name: &'static str,
         at: &'static Location<'static>,
         window: Option<&'static Location<'static>>,
-    ) -> Option<Recording<'_>> {
+    ) -> Option<Recording> {
         self.recorder()?.begin(name, at, window)
+    }
+
+    /// Begins a call that is one operation, of a [`Remote`](crate::Remote), if its address is
+    /// recorded.
+    #[track_caller]
+    pub(super) fn begin_at(&self, at: FarAddress, name: &'static str) -> Option<Recording> {
+        if is_recorded(at) { self.begin(name, Location::caller(), None) } else { None }
     }
 
     /// Notes an operation on a route, which is made next, where the library makes it otherwise than
@@ -348,7 +355,7 @@ impl Pe {
     #[inline]
     pub(crate) fn fabric_of(&self, at: FarAddress) -> &dyn Fabric {
         match self.recorder() {
-            Some(recorder) if is_recorded(at) => recorder,
+            Some(recorder) if is_recorded(at) => &**recorder,
             _ => self.fabric(),
         }
     }

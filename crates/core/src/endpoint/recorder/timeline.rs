@@ -124,9 +124,12 @@ impl Recorder {
 
     #[cold]
     fn note_word(&self, word: *const u8, bytes: usize, cmp: Cmp, value: u64) {
+        self.note_word_at(self.offset_in_segment(self.me, word as usize), bytes, cmp, value);
+    }
+
+    fn note_word_at(&self, offset: Option<u64>, bytes: usize, cmp: Cmp, value: u64) {
         let Some(log) = &self.log else { return };
-        let offset = self.offset_in_segment(self.me, word as usize).map(|at| (0, at));
-        let at = Spot { pe: self.me as u32, offset };
+        let at = Spot { pe: self.me as u32, offset: offset.map(|at| (0, at)) };
         self.note(log, Deed::Word { at, bytes: bytes as u64, cmp, value }, "wait");
     }
 
@@ -148,6 +151,14 @@ impl Pe {
     pub(crate) fn note_word(&self, word: *const u8, bytes: usize, cmp: Cmp, value: u64) {
         if let Some(recorder) = self.recorder() {
             recorder.note_word(word, bytes, cmp, value);
+        }
+    }
+
+    /// [`note_word`](Self::note_word) by the word's offset in this PE's segment, if it has one.
+    #[cold]
+    pub(crate) fn note_word_at(&self, offset: Option<u64>, bytes: usize, cmp: Cmp, value: u64) {
+        if let Some(recorder) = self.recorder() {
+            recorder.note_word_at(offset, bytes, cmp, value);
         }
     }
 
