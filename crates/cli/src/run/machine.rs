@@ -142,15 +142,13 @@ pub struct Plan {
 pub struct Report(Arc<OnceLock<String>>);
 
 impl Report {
-    /// The report, with the launcher's name before each line. Nothing for a run that never began.
+    /// The report. Nothing for a run that never began.
     pub fn text(&self) -> &str {
         self.0.get().map_or("", String::as_str)
     }
 
     fn set(&self, machine: &Machine, usage: &Usage) {
-        let text = format!("machine {}: {usage}", machine.name());
-        let lines = text.lines().map(|line| format!("memonet: {line}\n"));
-        self.0.get_or_init(|| lines.collect());
+        self.0.get_or_init(|| format!("machine {}: {usage}", machine.name()));
     }
 }
 

@@ -55,7 +55,7 @@ use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
 use memonet_core::unstable::settings;
 
-pub use args::{Args, spell_out_np};
+pub use args::{Args, spell_out};
 use course::Outcome;
 pub use hosts::Chosen;
 pub use limits::pes_by_descriptors;
@@ -135,8 +135,7 @@ fn start(spec: Spec) -> Result<Outcome> {
         return hosts::run(spec);
     }
     let Spec { programs, mut options } = spec;
-    let stats =
-        options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
+    let forms = stats::Forms::open(&options.stats)?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
     let mpi = mpi::find(&images, &programs);
@@ -162,6 +161,11 @@ fn start(spec: Spec) -> Result<Outcome> {
         let (name, value) = passages.environment();
         options.environment.push((name.into(), value));
     }
+
+    let records = forms
+        .as_ref()
+        .map(|_| stats::Records::make(npes, 0, npes, &mut options.environment))
+        .transpose()?;
 
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
@@ -192,9 +196,9 @@ fn start(spec: Spec) -> Result<Outcome> {
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let outcome = supervisor.watch(&mut starts)?;
-    if let Some(stats) = stats {
-        eprint!("{}", report.as_ref().map_or("", machine::Report::text));
-        eprint!("{}", stats::table(&stats.lines()?));
+    if let Some((forms, records)) = forms.zip(records) {
+        let machine = report.as_ref().map(machine::Report::text);
+        forms.write(&stats::Report::new(npes, records.read()?, machine))?;
     }
     Ok(outcome)
 }

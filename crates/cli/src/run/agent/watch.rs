@@ -30,7 +30,7 @@ use crate::run::source::Target;
 use crate::run::spawn::{Child, Extras, Spawner};
 use crate::run::spec::Options;
 use crate::run::starts::Starts;
-use crate::run::stats::Stats;
+use crate::run::stats::Records;
 use crate::run::supervisor::GLANCE;
 
 const SIGNALS: u64 = u64::MAX - 10;
@@ -66,7 +66,7 @@ pub struct Watch<'a> {
     exiting: bool,
     departures: Departures,
     hints: Hints,
-    stats: Option<Stats>,
+    records: Option<Records>,
     switchboard: Switchboard,
     _keepers: Keepers,
     // Dropped in this order, as in the supervisor.
@@ -91,7 +91,8 @@ impl<'a> Watch<'a> {
         // A wait for a PE elsewhere must not take it for one that has not joined.
         far.for_each(|pe| job.replicate(pe, State::Joined));
         let mut options = Options::default();
-        let stats = order.stats.then(|| Stats::collect(&mut options.environment)).transpose()?;
+        let record = || Records::make(npes, first, near, &mut options.environment);
+        let records = order.stats.then(record).transpose()?;
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &options)?;
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
@@ -141,7 +142,7 @@ impl<'a> Watch<'a> {
             exiting: false,
             departures,
             hints: Hints::new(&options),
-            stats,
+            records,
             switchboard,
             _keepers: keepers,
             processes,
@@ -383,9 +384,9 @@ impl<'a> Watch<'a> {
         }
         (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
         self.tell_states();
-        if let Some(stats) = self.stats.take() {
-            for lines in stats.lines()?.chunks(PIECE_BYTES) {
-                self.line.send(&ToLauncher::Stats { lines: Bytes(lines.to_vec()) });
+        if let Some(records) = self.records.take() {
+            for piece in records.encoded()?.chunks(PIECE_BYTES) {
+                self.line.send(&ToLauncher::Stats { piece: Bytes(piece.to_vec()) });
             }
         }
         self.line.send(&ToLauncher::Finished {});

@@ -30,7 +30,7 @@ use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
 use crate::run::spec::Options;
-use crate::run::stats;
+use crate::run::stats::{Forms, PeStats, Report};
 
 mod relays;
 
@@ -61,8 +61,8 @@ pub struct Launcher {
     between: (Between, bool),
     datagrams: Datagrams,
     input: Input,
-    /// What PEs have written of their shared objects, where the user wants to know.
-    stats: Option<Vec<u8>>,
+    /// What PEs have recorded, as told by each agent, where the user wants to know.
+    stats: Option<(Forms, Vec<Vec<u8>>)>,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
     relays: Vec<Relay>,
@@ -101,7 +101,7 @@ impl Launcher {
             between: (between, options.verbose),
             datagrams,
             input: Input::default(),
-            stats: options.stats.then(Vec::new),
+            stats: Forms::open(&options.stats)?.map(|forms| (forms, vec![Vec::new(); nodes.len()])),
             nodes,
             relays,
             family,
@@ -140,11 +140,27 @@ impl Launcher {
         let (outcome, output) = self.course.outcome();
         // Dropping the writer writes the last output.
         let stats = self.stats.take().filter(|_| self.has_started());
+        let stats = stats.map(|(forms, told)| (forms, self.report(&told)));
         drop(self);
-        if let Some(lines) = stats {
-            eprint!("{}", stats::table(&lines));
+        if let Some((forms, report)) = stats {
+            forms.write(&report)?;
         }
         Ok(outcome.after(&output))
+    }
+
+    /// What the PEs of all hosts have recorded. Of a host that is lost nothing is known.
+    fn report(&mut self, told: &[Vec<u8>]) -> Report {
+        let npes = self.nodes.iter().map(|node| node.count).sum();
+        let mut all = Vec::new();
+        for (node, bytes) in self.nodes.iter().zip(told).filter(|(_, bytes)| !bytes.is_empty()) {
+            match PeStats::decode(bytes, node.first..node.first + node.count, npes) {
+                Ok(pes) => all.extend(pes),
+                Err(error) => self
+                    .course
+                    .say(&format!("{}: its statistics are unreadable: {error}", node.host)),
+            }
+        }
+        Report::new(npes, all, None)
     }
 
     /// Whether something may come of an agent or a relay.
@@ -301,8 +317,8 @@ impl Launcher {
                 node.with_context(|| format!("PE {to} is nowhere"))?
                     .send(&ToAgent::Unreached { from, to });
             }
-            ToLauncher::Stats { lines } => {
-                self.stats.iter_mut().for_each(|all| all.extend_from_slice(&lines.0));
+            ToLauncher::Stats { piece } => {
+                self.stats.iter_mut().for_each(|(_, told)| told[at].extend_from_slice(&piece.0));
             }
             ToLauncher::Finished {} => {
                 let node = &mut self.nodes[at];

@@ -40,6 +40,7 @@ mod fabric;
 pub mod file;
 pub mod layout;
 mod names;
+pub mod objects;
 pub(crate) mod part;
 
 use super::control::Control;
@@ -164,6 +165,8 @@ pub(crate) struct Recorder {
     pid: AtomicU32,
     part: Part,
     names: Names,
+    /// How many shared objects and channels there were.
+    objects: AtomicU32,
     control: Arc<Control>,
     descriptor: Arc<Descriptor>,
     fabric: Option<Arc<dyn Fabric>>,
@@ -197,6 +200,7 @@ impl Recorder {
             me,
             pid: AtomicU32::new(std::process::id()),
             names: Names::of(&part),
+            objects: AtomicU32::new(0),
             part,
             control,
             descriptor,
