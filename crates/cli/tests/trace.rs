@@ -159,7 +159,7 @@ fn events_that_have_no_room_are_counted() {
         let said = traced.ended.stderr.lines().find(|line| line.contains(&format!("PE {pe}, and")));
         let words: Vec<&str> = said.unwrap().split(' ').collect();
         let number = |at: usize| words[at].trim_end_matches(['.', ',']).parse::<u64>().unwrap();
-        let (kept, missing) = (number(5), number(12));
+        let (kept, missing) = (number(6), number(13));
         assert!((64..256).contains(&kept) && missing > 500, "{said:?}");
         assert!(said.unwrap().contains(&format!("--trace-events {}` keeps", kept + missing)));
     }

@@ -135,8 +135,8 @@ pub enum ToLauncher {
     Say { text: String },
     /// So many bytes of input were passed on.
     Taken { bytes: u32 },
-    /// A part of the statistics of shared objects that its PEs have written.
-    Stats { lines: Bytes },
+    /// A piece of what its PEs have recorded. The pieces follow each other.
+    Stats { piece: Bytes },
     /// The PE `from` of this node has got no stream to the PE `to` of another one.
     Unreached { from: u32, to: u32 },
     /// The clock of its host shows `here`, as an answer to the launcher's clock.
@@ -190,7 +190,7 @@ wire_enum!(ToLauncher {
     7 => Say { text },
     8 => Taken { bytes },
     9 => Finished {},
-    10 => Stats { lines },
+    10 => Stats { piece },
     11 => Unreached { from, to },
     12 => Clock { sent, here },
     13 => Events { pe, at, bytes },
@@ -302,7 +302,7 @@ mod tests {
             any::<u8>().prop_map(|status| ToLauncher::Exit { status }),
             any::<String>().prop_map(|text| ToLauncher::Say { text }),
             any::<u32>().prop_map(|bytes| ToLauncher::Taken { bytes }),
-            bytes().prop_map(|lines| ToLauncher::Stats { lines }),
+            bytes().prop_map(|piece| ToLauncher::Stats { piece }),
             any::<(u64, u64)>().prop_map(|(sent, here)| ToLauncher::Clock { sent, here }),
             (any::<(u32, u64)>(), bytes()).prop_map(|((pe, at), bytes)| ToLauncher::Events {
                 pe,

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use super::spec::{ALL, Options, Program, Spec};
+use super::stats::Form;
 use super::values::pes;
 
 /// The arguments of `memonet run`.
@@ -121,9 +122,9 @@ impl Part {
     }
 }
 
-/// Replaces `-np`, the spelling of other launchers, by `-n`, wherever it is an option of memonet
-/// and not of a program.
-pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Replaces `-np`, the spelling of other launchers, by `-n`, and `--stats FORM` by `--stats=FORM`,
+/// wherever that is an option of memonet and not of a program.
+pub fn spell_out(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     #[derive(Parser)]
     struct Whole {
         #[command(flatten)]
@@ -132,31 +133,41 @@ pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let ours = Whole::command();
     let takes_value = |word: &OsStr| {
         let word = word.to_str().unwrap_or_default();
-        ours.get_arguments().filter(|arg| arg.get_action().takes_values()).any(|arg| {
+        let takes =
+            |arg: &&clap::Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+        ours.get_arguments().filter(takes).any(|arg| {
             let short = arg.get_short().is_some_and(|short| word == format!("-{short}"));
             short || arg.get_long().is_some_and(|long| word == format!("--{long}"))
         })
     };
 
-    let mut words: Vec<OsString> = words.collect();
+    let words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|subcommand| subcommand != "run") {
         return words;
     }
     let (mut in_options, mut is_value) = (true, false);
-    for word in &mut words[2..] {
+    let mut spelled = words[..2].to_vec();
+    for mut word in words.into_iter().skip(2) {
+        let is_form = word.to_str().is_some_and(Form::is_meant);
         if !in_options {
             in_options = word == ":";
         } else if is_value {
             is_value = false;
+        } else if let Some(stats) = spelled.last_mut().filter(|last| is_form && *last == "--stats")
+        {
+            stats.push("=");
+            stats.push(word);
+            continue;
         } else {
             if word == "-np" {
-                *word = "-n".into();
+                word = "-n".into();
             }
-            is_value = takes_value(word);
+            is_value = takes_value(&word);
             in_options = word.as_encoded_bytes().starts_with(b"-") && word != "--";
         }
+        spelled.push(word);
     }
-    words
+    spelled
 }
 
 #[cfg(test)]
@@ -164,7 +175,7 @@ mod tests {
     use super::*;
 
     fn np(line: &str) -> String {
-        let words = spell_out_np(line.split(' ').map(OsString::from));
+        let words = spell_out(line.split(' ').map(OsString::from));
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
@@ -181,5 +192,18 @@ mod tests {
         );
         assert_eq!(np("memonet run --env -np -np 2 prog"), "memonet run --env -np -n 2 prog");
         assert_eq!(np("memonet demo -np 2"), "memonet demo -np 2");
+    }
+
+    #[test]
+    fn a_form_of_statistics_may_stand_apart() {
+        assert_eq!(
+            np("memonet run --stats json:a --stats -np 2 --stats html:b prog --stats json:c"),
+            "memonet run --stats=json:a --stats -n 2 --stats=html:b prog --stats json:c"
+        );
+        assert_eq!(
+            np("memonet run -n 2 --stats prog json:a"),
+            "memonet run -n 2 --stats prog json:a"
+        );
+        assert_eq!(np("memonet run --env --stats json:a"), "memonet run --env --stats json:a");
     }
 }

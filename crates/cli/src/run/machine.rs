@@ -139,7 +139,7 @@ pub struct Plan {
 pub struct Report(Arc<OnceLock<(String, Recorder)>>);
 
 impl Report {
-    /// The report, with the launcher's name before each line. Nothing for a run that never began.
+    /// The report. Nothing for a run that never began.
     pub fn text(&self) -> &str {
         self.0.get().map_or("", |(text, _)| text.as_str())
     }
@@ -150,9 +150,7 @@ impl Report {
     }
 
     fn set(&self, machine: &Machine, usage: &Usage, stages: Recorder) {
-        let text = format!("machine {}: {usage}", machine.name());
-        let lines = text.lines().map(|line| format!("memonet: {line}\n"));
-        self.0.get_or_init(|| (lines.collect(), stages));
+        self.0.get_or_init(|| (format!("machine {}: {usage}", machine.name()), stages));
     }
 }
 

@@ -54,10 +54,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
-use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::unstable::settings;
 
-pub use args::{Args, spell_out_np};
+pub use args::{Args, spell_out};
 use course::Outcome;
 pub use hosts::Chosen;
 pub use limits::pes_by_descriptors;
@@ -137,8 +136,7 @@ fn start(spec: Spec) -> Result<Outcome> {
         return hosts::run(spec);
     }
     let Spec { programs, mut options } = spec;
-    let stats =
-        options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
+    let forms = stats::Forms::open(&options.stats)?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
     let mpi = mpi::find(&images, &programs);
@@ -146,12 +144,6 @@ fn start(spec: Spec) -> Result<Outcome> {
         bail!(found.refusal());
     }
     let trace = trace::Trace::begin(&options)?;
-    let room = trace::bytes_for(&options, npes);
-    let records = trace.as_ref().map(|_| RecordFile::create(npes, 0, npes, room)).transpose()?;
-    if let Some(records) = &records {
-        let (name, value) = records.environment();
-        options.environment.push((name.into(), value));
-    }
     let plan = machine::plan(&options.simulated, trace.is_some())?;
     let report = plan.as_ref().map(machine::Plan::report);
     let binding = match plan {
@@ -171,6 +163,11 @@ fn start(spec: Spec) -> Result<Outcome> {
         let (name, value) = passages.environment();
         options.environment.push((name.into(), value));
     }
+
+    let room = trace::bytes_for(&options, npes);
+    let records = (forms.is_some() || trace.is_some())
+        .then(|| stats::Records::make((npes, 0, npes), room, &mut options.environment))
+        .transpose()?;
 
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
@@ -201,18 +198,16 @@ fn start(spec: Spec) -> Result<Outcome> {
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let (outcome, fates) = supervisor.watch(&mut starts)?;
-    let outcome = match trace.zip(records) {
-        Some((trace, records)) => trace.write_here(
-            &records,
-            fates,
-            report.as_ref().and_then(machine::Report::stages),
-            outcome,
-        ),
+    let outcome = match trace.zip(records.as_ref()) {
+        Some((trace, records)) => {
+            let stages = report.as_ref().and_then(machine::Report::stages);
+            trace.write_here(records.file(), fates, stages, outcome)
+        }
         None => outcome,
     };
-    if let Some(stats) = stats {
-        eprint!("{}", report.as_ref().map_or("", machine::Report::text));
-        eprint!("{}", stats::table(&stats.lines()?));
+    if let Some((forms, records)) = forms.zip(records) {
+        let machine = report.as_ref().map(machine::Report::text);
+        forms.write(&stats::Report::new(npes, records.read()?, machine))?;
     }
     Ok(outcome)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use memonet_core::ENV_FABRIC;
 
+use super::stats::Form;
 use super::values::{events, factor, name_and_value, seconds};
 
 /// A job to start.
@@ -59,11 +60,18 @@ pub struct Options {
     /// Set an environment variable in all PEs (may be repeated)
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub environment: Vec<(String, String)>,
-    /// At the end, print how often each PE used its shared objects (`memonet::dsm`), and how much
-    /// they moved. On a simulated machine, first the time of the run, each PE's time, calls and
-    /// bytes, and the busiest links
-    #[arg(long)]
-    pub stats: bool,
+    /// At the end, tell what each PE has done: operations and bytes by kind and target, time in
+    /// calls and waits, shared objects and channels; on a simulated machine, in its time, with the
+    /// time of the run and the busiest links. As a table on standard error, or with `json:FILE` or
+    /// `html:FILE` in a file (may be repeated)
+    #[arg(
+        long,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "table"
+    )]
+    pub stats: Vec<Form>,
     /// Write a timeline of each PE's calls and waits to a file, in Chrome's format, which
     /// ui.perfetto.dev opens; on a simulated machine, of NICs, links and switches, too
     #[arg(long, value_name = "FILE")]

@@ -1,11 +1,10 @@
 //! A mutex that owns its data.
 
 use super::data::Data;
-use super::protocol::Kind;
 use super::rwlock::{RwLock, WriteGuard};
-use super::stats::Stats;
 use crate::base::error::Result;
 use crate::base::shows;
+use crate::endpoint::recorder::objects::{ObjectKind, Stats};
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -46,7 +45,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
         let _call = job.pe.begin("Mutex::new", Location::caller(), None);
-        RwLock::make(job, initial, false, Kind::Mutex).map(Mutex)
+        RwLock::make(job, initial, false, ObjectKind::Mutex).map(Mutex)
     }
 
     /// Makes a mutex that keeps the last released version of its data, so that they outlive a
@@ -59,7 +58,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
         let _call = job.pe.begin("Mutex::with_shadow", Location::caller(), None);
-        RwLock::make(job, initial, true, Kind::Mutex).map(Mutex)
+        RwLock::make(job, initial, true, ObjectKind::Mutex).map(Mutex)
     }
 
     /// Waits for the data. Not reentrant. Dropping the guard unlocks.

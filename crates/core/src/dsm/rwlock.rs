@@ -1,6 +1,5 @@
 //! A lock for readers and writers that owns its data.
 
-use super::stats::Registry;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shows;
 use crate::endpoint::pe::Pe;
@@ -14,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::data::{CacheLine, Data, bytes_of};
-use super::protocol::{Checked, Kind, Protocol};
-use super::stats::{Counters, Stats};
+use super::protocol::{Checked, Protocol};
+use crate::endpoint::recorder::objects::{Counters, ObjectKind, Stats};
 use crate::sync::tickets::Mode;
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one thread change.
@@ -43,7 +42,7 @@ pub struct RwLock<T: Data + ?Sized> {
     way: Protocol,
     /// The data that guards refer to: near, in the home's part; far, in this PE's part.
     elements: *mut [T::Element],
-    counters: Arc<Counters>,
+    counters: Counters,
     _window: Window<CacheLine>,
     data: PhantomData<fn(&T) -> &T>,
 }
@@ -65,7 +64,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
         let _call = job.pe.begin("RwLock::new", Location::caller(), None);
-        Self::make(job, initial, false, Kind::RwLock)
+        Self::make(job, initial, false, ObjectKind::RwLock)
     }
 
     /// Makes a lock that keeps the last released version of its data: see
@@ -77,10 +76,10 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
         let _call = job.pe.begin("RwLock::with_shadow", Location::caller(), None);
-        Self::make(job, initial, true, Kind::RwLock)
+        Self::make(job, initial, true, ObjectKind::RwLock)
     }
 
-    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: Kind) -> Result<Self> {
+    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: ObjectKind) -> Result<Self> {
         let elements = initial.elements();
         // The error must reach the other PEs, which would wait for this one.
         let bytes =
@@ -100,7 +99,7 @@ impl<T: Data + ?Sized> RwLock<T> {
             true => Protocol::Checked(Box::new(Checked::new(way))),
             false => way,
         };
-        let counters = job.pe.layer::<Registry>().count(kind.name());
+        let counters = job.pe.count_object(kind);
         Ok(RwLock {
             pe: job.pe.clone(),
             way,

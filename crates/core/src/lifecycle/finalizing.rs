@@ -53,7 +53,6 @@ impl Pe {
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {
             return Ok(());
         }
-        let reported = crate::dsm::stats::report(self);
         self.control().announce_leaving();
         let quiet = match self.has_relays() {
             true => {
@@ -72,7 +71,6 @@ impl Pe {
             })?;
         }
         self.control().step(self.me(), State::Finalizing, State::Done);
-        quiet?;
-        reported
+        Ok(quiet?)
     }
 }

@@ -19,6 +19,7 @@ use crate::base::shm::Plain;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Relay;
+use crate::endpoint::recorder::objects::ObjectKind;
 use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::job::agree::{Collective, KIND_MULTICAST};
@@ -527,6 +528,7 @@ impl Channel<'_> {
         };
         Writer {
             pe: pe.clone(),
+            counters: pe.count_channel(ObjectKind::Writer),
             ring: self.own_ring(),
             position: 0,
             limit: 0,
@@ -594,6 +596,7 @@ impl Channel<'_> {
     ) -> Reader {
         Reader {
             pe: self.pe.clone(),
+            counters: self.pe.count_channel(ObjectKind::Reader),
             ring,
             position: 0,
             reported: 0,

@@ -91,7 +91,11 @@ pub fn draw<W: Write>(
     timeline: &mut Timeline<W>,
 ) -> io::Result<Drawn> {
     let causes = Causes::find(sources)?;
-    let bounds = tracks::Bounds { origin: origin.unwrap_or(causes.first), end: causes.last };
+    let origin = origin.unwrap_or(causes.first);
+    let bounds = tracks::Bounds {
+        origin,
+        end: causes.last.clamp(origin, origin.saturating_add(LONGEST_NS)),
+    };
     let mut drawn = Drawn { arrows: causes.arrows(), ..Drawn::default() };
     let mut last: Option<(&str, Group)> = None;
     for (place, source) in sources.iter().enumerate() {
@@ -107,6 +111,10 @@ pub fn draw<W: Write>(
     }
     Ok(drawn)
 }
+
+/// No timeline is longer, 52 days, as viewers count microseconds in floating point. An event that a
+/// program has written over may be at any time.
+const LONGEST_NS: u64 = 1 << 52;
 
 /// The errors of events as those of a writer.
 fn unreadable(error: memonet_core::Error) -> io::Error {

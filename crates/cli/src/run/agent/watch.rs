@@ -31,7 +31,7 @@ use crate::run::source::Target;
 use crate::run::spawn::{Child, Extras, Spawner};
 use crate::run::spec::Options;
 use crate::run::starts::Starts;
-use crate::run::stats::Stats;
+use crate::run::stats::Records;
 use crate::run::supervisor::GLANCE;
 
 const SIGNALS: u64 = u64::MAX - 10;
@@ -67,8 +67,9 @@ pub struct Watch<'a> {
     exiting: bool,
     departures: Departures,
     hints: Hints,
-    stats: Option<Stats>,
-    records: Option<RecordFile>,
+    records: Option<Records>,
+    /// The launcher wants to know what they have counted.
+    stats: bool,
     switchboard: Switchboard,
     _keepers: Keepers,
     // Dropped in this order, as in the supervisor.
@@ -93,14 +94,8 @@ impl<'a> Watch<'a> {
         // A wait for a PE elsewhere must not take it for one that has not joined.
         far.for_each(|pe| job.replicate(pe, State::Joined));
         let mut options = Options::default();
-        let stats = order.stats.then(|| Stats::collect(&mut options.environment)).transpose()?;
-        let records = (order.events > 0)
-            .then(|| RecordFile::create(npes, first, near, order.events))
-            .transpose()?;
-        options.environment.extend(records.as_ref().map(|records| {
-            let (name, value) = records.environment();
-            (name.to_owned(), value)
-        }));
+        let record = || Records::make((npes, first, near), order.events, &mut options.environment);
+        let records = (order.stats || order.events > 0).then(record).transpose()?;
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &options)?;
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
@@ -150,7 +145,7 @@ impl<'a> Watch<'a> {
             exiting: false,
             departures,
             hints: Hints::new(&options),
-            stats,
+            stats: order.stats,
             records,
             switchboard,
             _keepers: keepers,
@@ -396,13 +391,12 @@ impl<'a> Watch<'a> {
         }
         (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
         self.tell_states();
-        if let Some(stats) = self.stats.take() {
-            for lines in stats.lines()?.chunks(PIECE_BYTES) {
-                self.line.send(&ToLauncher::Stats { lines: Bytes(lines.to_vec()) });
-            }
-        }
         if let Some(records) = self.records.take() {
-            self.send_events(&records)?;
+            let counted = if self.stats { records.encoded()? } else { Vec::new() };
+            for piece in counted.chunks(PIECE_BYTES) {
+                self.line.send(&ToLauncher::Stats { piece: Bytes(piece.to_vec()) });
+            }
+            self.send_events(records.file())?;
         }
         self.line.send(&ToLauncher::Finished {});
         self.line.send_all()?;

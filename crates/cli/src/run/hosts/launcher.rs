@@ -30,7 +30,7 @@ use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
 use crate::run::spec::Options;
-use crate::run::stats;
+use crate::run::stats::{Forms, PeStats, Report};
 use crate::run::trace::OfHosts;
 
 mod relays;
@@ -62,9 +62,9 @@ pub struct Launcher {
     between: (Between, bool),
     datagrams: Datagrams,
     input: Input,
-    /// What PEs have written of their shared objects, where the user wants to know.
-    stats: Option<Vec<u8>>,
-    /// What PEs have recorded for a timeline.
+    /// What PEs have recorded, as told by each agent, where the user wants to know.
+    stats: Option<(Forms, Vec<Vec<u8>>)>,
+    /// Their events, where the user wants a timeline.
     trace: Option<OfHosts>,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
@@ -105,7 +105,7 @@ impl Launcher {
             between: (between, options.verbose),
             datagrams,
             input: Input::default(),
-            stats: options.stats.then(Vec::new),
+            stats: Forms::open(&options.stats)?.map(|forms| (forms, vec![Vec::new(); nodes.len()])),
             trace,
             nodes,
             relays,
@@ -146,14 +146,30 @@ impl Launcher {
         // Dropping the writer writes the last output.
         let has_started = self.has_started();
         let stats = self.stats.take().filter(|_| has_started);
+        let stats = stats.map(|(forms, told)| (forms, self.report(&told)));
         let trace = self.trace.take().filter(|_| has_started);
         let fates = self.course.take_fates();
         drop(self);
-        if let Some(lines) = stats {
-            eprint!("{}", stats::table(&lines));
+        if let Some((forms, report)) = stats {
+            forms.write(&report)?;
         }
         let outcome = outcome.after(&output);
         Ok(trace.map_or(outcome, |trace| trace.write(fates, outcome)))
+    }
+
+    /// What the PEs of all hosts have recorded. Of a host that is lost nothing is known.
+    fn report(&mut self, told: &[Vec<u8>]) -> Report {
+        let npes = self.nodes.iter().map(|node| node.count).sum();
+        let mut all = Vec::new();
+        for (node, bytes) in self.nodes.iter().zip(told).filter(|(_, bytes)| !bytes.is_empty()) {
+            match PeStats::decode(bytes, node.first..node.first + node.count, npes) {
+                Ok(pes) => all.extend(pes),
+                Err(error) => self
+                    .course
+                    .say(&format!("{}: its statistics are unreadable: {error}", node.host)),
+            }
+        }
+        Report::new(npes, all, None)
     }
 
     /// Whether something may come of an agent or a relay.
@@ -310,8 +326,8 @@ impl Launcher {
                 node.with_context(|| format!("PE {to} is nowhere"))?
                     .send(&ToAgent::Unreached { from, to });
             }
-            ToLauncher::Stats { lines } => {
-                self.stats.iter_mut().for_each(|all| all.extend_from_slice(&lines.0));
+            ToLauncher::Stats { piece } => {
+                self.stats.iter_mut().for_each(|(_, told)| told[at].extend_from_slice(&piece.0));
             }
             ToLauncher::Clock { sent, here } => {
                 if let Some(trace) = &mut self.trace {

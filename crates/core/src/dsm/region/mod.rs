@@ -67,7 +67,6 @@ mod check;
 mod guards;
 mod pages;
 
-use super::stats::Registry;
 pub use guards::{Reading, Writing};
 
 use crate::base::error::{Error, Result};
@@ -85,7 +84,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::data::CacheLine;
-use super::stats::{Counters, Stats};
+use crate::endpoint::recorder::objects::{Counters, ObjectKind, Stats};
 use check::Check;
 use pages::Pages;
 
@@ -179,7 +178,7 @@ pub struct Region<T> {
     /// Copies of pages; `None` where all pages are used in place.
     pages: Option<Pages>,
     check: Option<Check>,
-    counters: Arc<Counters>,
+    counters: Counters,
     _window: Window<CacheLine>,
     element: PhantomData<fn(T) -> T>,
 }
@@ -239,7 +238,7 @@ impl<T: Plain> Region<T> {
             Placement::Cyclic => number % npes + 1,
             Placement::FirstTouch => 0,
         };
-        let counters = pe.layer::<Registry>().count(NAME);
+        let counters = pe.count_object(ObjectKind::Region);
         Ok(Region {
             world: job.world.clone(),
             homes: (0..count).map(|number| AtomicU32::new(known(number) as u32)).collect(),

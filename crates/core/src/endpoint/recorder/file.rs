@@ -2,13 +2,17 @@
 
 use super::Kind;
 use super::events::Events;
-use super::layout::{CALLS, CallRecord, Cell, Geometry, KINDS, NAME_BYTES, PartHeader};
+use super::layout::{
+    CALLS, COUNTERS, CallRecord, Cell, Geometry, KINDS, NAME_BYTES, ObjectRecord, PartHeader,
+};
+use super::objects::ObjectKind;
 use super::part::Part;
 use crate::base::error::{Error, Result};
 use crate::base::memory::{Mapping, create_memfd};
 use crate::base::settings::ENV_RECORD_FD;
 use crate::base::shm;
 use crate::base::shows;
+use crate::endpoint::recorder::objects::Stats;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SeekFrom, seek};
 use std::mem::offset_of;
@@ -29,6 +33,8 @@ pub struct Counts {
     pub calls: Vec<CallCount>,
     /// The operations, by target and kind; those that were never made are not here.
     pub operations: Vec<OperationCount>,
+    /// The shared objects and channels, in the order in which they were made.
+    pub objects: Vec<ObjectCount>,
 }
 
 /// What a PE has spent in the calls of one name.
@@ -57,6 +63,15 @@ pub struct OperationCount {
     pub operations: u64,
     /// Bytes that they have moved.
     pub bytes: u64,
+}
+
+/// What a PE has done with a shared object, or with its end of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectCount {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The fields of [`Stats`](crate::dsm::Stats).
+    pub stats: Stats,
 }
 
 impl RecordFile {
@@ -106,8 +121,10 @@ impl RecordFile {
         if word(&header, offset_of!(PartHeader, is_used)) == 0 {
             return Ok(None);
         }
-        let (first_call, cells) = (Geometry::call_at(0), Geometry::cell_at(0, 0));
-        let calls = parse_calls(&read(first_call..cells)?);
+        let [calls, objects] = [Geometry::call_at(0), Geometry::object_at(0)];
+        let cells = Geometry::cell_at(0, 0);
+        let calls = parse_calls(&read(calls..objects)?);
+        let objects = parse_objects(&read(objects..cells)?);
         let end = Geometry::cell_at(self.geometry.npes, 0);
         let mut operations = Vec::new();
         for written in self.written(part + cells..part + end)? {
@@ -120,7 +137,7 @@ impl RecordFile {
             let after = operations.last().map_or(0, |last: &OperationCount| last.target + 1);
             operations.extend(parse_cells(&bytes, first).filter(|found| found.target >= after));
         }
-        Ok(Some(Counts { calls, operations }))
+        Ok(Some(Counts { calls, operations, objects }))
     }
 
     /// The events of PE `pe`; `None` where it has no part, or the file has no room for events.
@@ -253,6 +270,18 @@ fn parse_calls(bytes: &[u8]) -> Vec<CallCount> {
     records.filter(|call| (call.calls, call.waits) != (0, 0)).collect()
 }
 
+/// The records of objects. They may hold anything.
+fn parse_objects(bytes: &[u8]) -> Vec<ObjectCount> {
+    let record = |record: &[u8]| {
+        let kind = word(record, offset_of!(ObjectRecord, kind)).checked_sub(1)?;
+        let kind = *ObjectKind::ALL.get(usize::try_from(kind).ok()?)?;
+        let first = offset_of!(ObjectRecord, counters);
+        let counters: [u64; COUNTERS] = std::array::from_fn(|at| word(record, first + 8 * at));
+        Some(ObjectCount { kind, stats: Stats::of(counters) })
+    };
+    bytes.chunks(size_of::<ObjectRecord>()).map_while(record).collect()
+}
+
 /// The cells of rows of targets, from `first` on.
 fn parse_cells(bytes: &[u8], first: usize) -> impl Iterator<Item = OperationCount> {
     bytes.chunks(size_of::<Cell>()).enumerate().filter_map(move |(index, cell)| {
@@ -353,6 +382,7 @@ mod tests {
             let calls = parse_calls(&bytes);
             prop_assert!(calls.len() <= CALLS);
             prop_assert!(calls.iter().all(|call| !call.name.chars().any(char::is_control)));
+            prop_assert!(parse_objects(&bytes).len() <= bytes.len().div_ceil(48));
             prop_assert!(parse_cells(&bytes, npes).all(|cell| cell.target >= npes));
             let file = RecordFile::create(npes, 0, 1, 0).unwrap();
             let at = file.geometry().part_of(0).unwrap();

@@ -8,6 +8,7 @@
 //! 4096       part of PE first  whole pages; pages exist when touched
 //!              PartHeader        one page
 //!              calls             CallRecord[CALLS]
+//!              objects           ObjectRecord[OBJECTS]
 //!              cells             Cell[npes][KINDS]: row by row, a row for each target
 //!              events            `events` bytes
 //! ...        part of PE first + 1
@@ -33,6 +34,10 @@ pub const CALLS: usize = 512;
 pub const NAME_BYTES: usize = 88;
 /// Kinds of operations: those of [`Kind::ALL`](super::Kind::ALL).
 pub const KINDS: usize = 8;
+/// Shared objects and channels that a PE reports.
+pub const OBJECTS: usize = 256;
+/// Counters of an object: those of [`Stats`](crate::dsm::Stats), with misses in place of hits.
+pub const COUNTERS: usize = 5;
 /// Where parts begin, and what they are rounded up to. No page of a supported machine is larger.
 const PAGE: u64 = 4096;
 
@@ -73,6 +78,15 @@ pub(super) struct CallRecord {
     pub(super) name: [u8; NAME_BYTES],
 }
 
+/// A shared object, or an end of a channel.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct ObjectRecord {
+    /// 1 more than the [`ObjectKind`](super::objects::ObjectKind); 0: the record is free.
+    pub(super) kind: u64,
+    pub(super) counters: [u64; COUNTERS],
+}
+
 /// The operations of one kind on one target.
 #[derive(Debug)]
 #[repr(C)]
@@ -84,6 +98,7 @@ pub(super) struct Cell {
 const _: () = assert!(size_of::<FileHeader>() <= PAGE as usize);
 const _: () = assert!(size_of::<PartHeader>() <= PAGE as usize);
 const _: () = assert!(size_of::<CallRecord>() == 128 && size_of::<Cell>() == 16);
+const _: () = assert!(size_of::<ObjectRecord>() == 48);
 
 /// Where everything is in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,9 +158,14 @@ impl Geometry {
         PAGE + (slot * size_of::<CallRecord>()) as u64
     }
 
+    /// Where the record of an object begins in a part.
+    pub(super) fn object_at(number: usize) -> u64 {
+        Self::call_at(CALLS) + (number * size_of::<ObjectRecord>()) as u64
+    }
+
     /// Where the cell of a target and a kind begins in a part.
     pub(super) fn cell_at(target: usize, kind: usize) -> u64 {
-        Self::call_at(CALLS) + ((target * KINDS + kind) * size_of::<Cell>()) as u64
+        Self::object_at(OBJECTS) + ((target * KINDS + kind) * size_of::<Cell>()) as u64
     }
 
     /// Where the events begin in a part.
@@ -168,9 +188,12 @@ mod tests {
                 prop_assert!(first + parts > npes);
                 return Ok(());
             };
-            let [calls, cells] = [Geometry::call_at(0), Geometry::cell_at(0, 0)];
+            let [calls, objects] = [Geometry::call_at(0), Geometry::object_at(0)];
+            let cells = Geometry::cell_at(0, 0);
             prop_assert!(size_of::<PartHeader>() as u64 <= calls);
-            prop_assert!(Geometry::call_at(CALLS - 1) + size_of::<CallRecord>() as u64 <= cells);
+            prop_assert!(Geometry::call_at(CALLS - 1) + size_of::<CallRecord>() as u64 <= objects);
+            let object = size_of::<ObjectRecord>() as u64;
+            prop_assert!(Geometry::object_at(OBJECTS - 1) + object <= cells);
             let last = Geometry::cell_at(npes - 1, KINDS - 1) + size_of::<Cell>() as u64;
             prop_assert!(last <= geometry.events_at());
             prop_assert!(geometry.events_at() + events <= geometry.part_bytes());

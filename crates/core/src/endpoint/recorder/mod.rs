@@ -41,6 +41,7 @@ mod fabric;
 pub mod file;
 pub mod layout;
 mod names;
+pub mod objects;
 pub(crate) mod part;
 mod timeline;
 
@@ -169,6 +170,8 @@ pub(crate) struct Recorder {
     names: Names,
     /// Events, where a timeline is wanted.
     log: Option<Log>,
+    /// How many shared objects and channels there were.
+    objects: AtomicU32,
     control: Arc<Control>,
     descriptor: Arc<Descriptor>,
     fabric: Option<Arc<dyn Fabric>>,
@@ -212,6 +215,7 @@ impl Recorder {
             pid: AtomicU32::new(std::process::id()),
             names: Names::of(&part),
             log: part.log(),
+            objects: AtomicU32::new(0),
             part,
             control,
             descriptor,

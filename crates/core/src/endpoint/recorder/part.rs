@@ -58,7 +58,7 @@ impl Part {
     }
 
     /// Address of a word of the part.
-    fn word(&self, at: u64) -> *mut u64 {
+    pub(super) fn word(&self, at: u64) -> *mut u64 {
         self.mapping.at(at).cast()
     }
 

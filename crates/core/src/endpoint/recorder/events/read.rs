@@ -129,3 +129,41 @@ pub(in crate::endpoint::recorder) fn read(fd: impl AsFd, at: u64, len: u64) -> R
     }
     Ok(bytes)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::memory::create_memfd;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A part that holds anything.
+        #[test]
+        fn garbage_is_read_as_something(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..30_000),
+            taken: u16,
+            npes in 1..10usize,
+            text: u32,
+        ) {
+            // As many records and texts as there may be, or more.
+            for counter in [TAKEN, TEXTS_TAKEN] {
+                if let Some(word) = bytes.get_mut(counter as usize..counter as usize + 8) {
+                    word.copy_from_slice(&u64::from(taken).to_le_bytes());
+                }
+            }
+            let fd = create_memfd("memonet-record", 40_000).unwrap();
+            rustix::io::pwrite(&fd, &bytes, 0).unwrap();
+            let events = Events::of(fd.as_fd(), 0, bytes.len() as u64, npes).unwrap();
+            for event in events.iter().flat_map(|events| events.iter()) {
+                let (_, event) = event.unwrap();
+                prop_assert!(event.end.is_none_or(|end| end >= event.start));
+                if let Deed::Operation { at, .. } | Deed::Word { at, .. } = event.deed {
+                    prop_assert!((at.pe as usize) < npes);
+                }
+            }
+            if let Some(text) = events.and_then(|events| events.text(TextId(text % 5000))) {
+                prop_assert!(!text.contains(char::is_control));
+            }
+        }
+    }
+}
