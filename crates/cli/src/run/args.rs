@@ -17,6 +17,7 @@ use super::values::pes;
   memonet run -n 1 ./server : -n 3 ./client       one job of 4 PEs, two programs
   memonet run -n 2 --label gdb -batch -ex run ./program
   memonet run -n 2 valgrind ./program
+  memonet run --trace trace.json -n 4 ./program    then open trace.json in ui.perfetto.dev
   memonet run --machine dimmnet-1/D -n 2 ./program      on a simulated machine, in its time
 
 Exit status: that of the first PE that failed (128 + the number of a signal that killed it), 124 after

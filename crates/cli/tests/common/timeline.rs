@@ -1,5 +1,7 @@
 //! Timelines, as viewers read them.
 
+#![allow(dead_code, reason = "no test looks at everything")]
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -180,13 +180,13 @@ impl Causes {
     }
 }
 
-/// The last calls of the threads of a PE.
+/// The calls in which the threads of a PE are, by the number and the end of each.
 #[derive(Default)]
 struct Calls(HashMap<u16, (u64, Option<u64>)>);
 
 impl Calls {
-    /// The number and the end of the call to which an event belongs; `None` for an operation
-    /// outside of all calls.
+    /// The number and the end of the call that an event is, or in which it is an operation. Others
+    /// are drawn without arrows.
     fn call_of(&mut self, number: u64, event: &Event) -> Option<(u64, Option<u64>)> {
         match event.sort {
             Sort::Call => {
@@ -194,7 +194,15 @@ impl Calls {
                 Some((number, event.end))
             }
             Sort::Operation => self.0.get(&event.thread).copied(),
-            Sort::Wait | Sort::Thread => None,
+            Sort::Wait => {
+                // One that begins after the call has ended is drawn behind it.
+                let (_, end) = self.0.get(&event.thread)?;
+                if end.is_some_and(|end| end < event.start) {
+                    self.0.remove(&event.thread);
+                }
+                None
+            }
+            Sort::Thread => None,
         }
     }
 }
@@ -206,9 +214,14 @@ fn read_writes(sources: &[Source<'_>], waits: &Waits) -> io::Result<HashMap<Word
         return Ok(writes);
     }
     for (place, source) in sources.iter().enumerate() {
+        let mut calls = Calls::default();
         for event in source.events.iter() {
             let (number, event) = event.map_err(unreadable)?;
+            let is_in_call = calls.call_of(number, &event).is_some();
             let Deed::Operation { kind, at, bytes, value } = event.deed else { continue };
+            if !is_in_call {
+                continue;
+            }
             let Some((region, offset)) = at.offset.filter(|_| writes_memory(kind)) else {
                 continue;
             };

@@ -100,8 +100,12 @@ impl OfHosts {
             );
         }
         let clocks: Vec<Clock> = hosts.iter().map(|host| clock(&host.answers)).collect();
-        let groups: Vec<String> =
-            hosts.iter().map(|host| format!("PEs on {}", host.name)).collect();
+        // Perfetto shows names, and nothing of what stands beside the events.
+        let named = |(host, clock): (&Host, &Clock)| {
+            let ns = clock.uncertainty;
+            format!("PEs on {}, clock ±{}.{} us", host.name, ns / 1000, ns / 100 % 10)
+        };
+        let groups: Vec<String> = hosts.iter().zip(&clocks).map(named).collect();
         let mut about = vec![("clock", "CLOCK_MONOTONIC of the launcher's host".into())];
         let keys: Vec<String> =
             hosts.iter().map(|host| format!("uncertainty of {} in ns", host.name)).collect();

@@ -82,6 +82,9 @@ impl Recorder {
 
     /// Adds a deed to the timeline: to the call that the thread is in, or as an event of its own.
     fn note(&self, log: &Log, deed: Deed, name: &'static str) {
+        if !self.is_on() {
+            return;
+        }
         let current = CURRENT.get();
         let is_in_call = std::ptr::eq(current.of, self);
         match current.event.filter(|_| is_in_call && !current.described) {

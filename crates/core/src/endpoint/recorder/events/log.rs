@@ -68,8 +68,9 @@ impl Log {
             return None;
         }
         let slot = Slot(record);
-        self.write(slot, 1..WORDS, &to_words(event));
-        self.write(slot, HEAD..HEAD + 1, &to_words(event));
+        let words = to_words(event);
+        self.write(slot, 1..WORDS, &words);
+        self.write(slot, HEAD..HEAD + 1, &words);
         Some(slot)
     }
 
