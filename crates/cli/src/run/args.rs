@@ -146,10 +146,16 @@ pub fn spell_out(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     if words.get(1).is_none_or(|subcommand| subcommand != "run") {
         return words;
     }
-    let (mut in_options, mut is_value) = (true, false);
+    let (mut in_options, mut is_value, mut may_be_form) = (true, false, false);
     let mut spelled = words[..2].to_vec();
     for mut word in words.into_iter().skip(2) {
-        let is_form = word.to_str().is_some_and(Form::is_meant);
+        let is_form = may_be_form && word.to_str().is_some_and(Form::is_meant);
+        may_be_form = in_options && !is_value && word == "--stats";
+        if let Some(stats) = spelled.last_mut().filter(|_| is_form) {
+            stats.push("=");
+            stats.push(word);
+            continue;
+        }
         if !in_options {
             in_options = word == ":";
         } else if is_value {

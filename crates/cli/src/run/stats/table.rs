@@ -43,7 +43,7 @@ fn pes(report: &Report) -> Vec<String> {
     let line = |told: &&PeStats| {
         let ([operations, bytes], [calls, waits]) = (told.operations(), told.nanos());
         let (calls, waits) = (seconds(calls), seconds(waits));
-        format!("{:>5} {operations:>14} {bytes:>16} {calls:>14.6} {waits:>14.6}", told.pe)
+        format!("{:>5} {operations:>14} {bytes:>16} {calls:>14.9} {waits:>14.9}", told.pe)
     };
     let more = report.pes.len() - all.len();
     let rest = (more > 0).then(|| format!("and {more} more PEs, which have moved fewer bytes"));
@@ -110,7 +110,7 @@ fn calls(report: &Report) -> Vec<String> {
     let line = |call: &super::model::Call| {
         let (nanos, waits) = (seconds(call.nanos), seconds(call.wait_nanos));
         let super::model::Call { name, calls, waits: number, .. } = call;
-        format!("{name:<36} {calls:>12} {nanos:>14.6} {number:>12} {waits:>14.6}")
+        format!("{name:<36} {calls:>12} {nanos:>14.9} {number:>12} {waits:>14.9}")
     };
     let more = all.len().saturating_sub(CALLS);
     let rest = (more > 0).then(|| format!("and {more} more calls, which took less time"));
@@ -170,11 +170,11 @@ mod tests {
     fn few_pes_have_a_matrix_and_many_a_summary() {
         let few = table(&report(2));
         for line in [
-            "memonet:     0              3            24576       3.000000       0.500000\n",
+            "memonet:     0              3            24576    3.000000000    0.500000000\n",
             "memonet: put                       6            49152\n",
             "memonet: PE 0                 .       24K\n",
             "memonet: PE 1               24K         .\n",
-            "memonet: Job::barrier                            4       6.000000            2       1.000000\n",
+            "memonet: Job::barrier                                    4    6.000000000            2    1.000000000\n",
             "memonet: mutex 0         1            4            0            0            0               0\n",
         ] {
             assert!(few.contains(line), "{line} is not in\n{few}");
