@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use memonet::dsm::{Mutex, Region, RwLock};
-use memonet::{Cmp, Error, Job, Lock, MulticastOptions, Result, Window};
+use memonet::{Cmp, Error, Job, Lock, MulticastOptions, Result, SignalOp, Window};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         "silence" => silence(),
         "publish" => publish(&argument),
         "flood" => flood(&argument),
+        "count" => count(&argument),
         "twice" => memonet::init().and_then(|job| job.finalize()),
         other => panic!("there is no program {other:?}"),
     };
@@ -216,6 +217,70 @@ fn use_shared() -> Result<()> {
     let seen = *table.read()?;
     *table.write()? += seen;
     job.barrier()
+}
+
+/// Operations of each kind on each PE, as many as `tests/stats.rs` says. `how` says what comes
+/// then: `threads` and a child of `fork` that make more, or the PE's own death.
+fn count(how: &str) -> Result<()> {
+    let job = memonet::init()?;
+    let (me, npes) = (job.pe(), job.npes());
+    let (to, from) = (job.window::<u64>(64)?, job.window::<u64>(64)?);
+    let signals = job.window::<u64>(1)?;
+    for pe in 0..npes {
+        (0..3).try_for_each(|_| to.put(pe, 0, &[me as u64; 8]))?;
+        to.put_strided(pe, 0, 2, &[1; 4], 1, 4)?;
+        to.put_nbi(pe, 0, &from, 0..16)?;
+        to.get(pe, 0, &mut [0; 32])?;
+        to.get_one(pe, 0)?;
+        to.put_signal(pe, 0, &[5; 4], &signals, 0, SignalOp::Add, 1)?;
+        (0..2).try_for_each(|_| signals.signal(pe, 0, SignalOp::Add, 1))?;
+        let word = to.remote(pe, 63)?;
+        (0..5).for_each(|value| word.store(value));
+        job.quiet()?;
+        (0..4).try_for_each(|_| word.load().map(drop))?;
+        (0..3).try_for_each(|_| word.fetch_add(1).map(drop))?;
+        word.compare_swap(u64::MAX, 0)?;
+        let mut transfer = to.prepare(pe, 32, &from, 32..34)?;
+        for _ in 0..2 {
+            transfer.start()?;
+            transfer.wait()?;
+        }
+        let mut transfer = transfer.with_signal(&signals, 0, SignalOp::Add, 1)?;
+        transfer.start()?;
+        transfer.wait()?;
+    }
+    job.barrier()?;
+    signals.wait_until(0, Cmp::Eq, 4 * npes as u64)?;
+    job.barrier()?;
+    let next = (me + 1) % npes;
+    match how {
+        "die" if me == 1 => {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+                .expect("a signal for itself")
+        }
+        "threads" => {
+            let add = || (0..1000).try_for_each(|_| to.remote(next, 0)?.fetch_add(1).map(drop));
+            std::thread::scope(|scope| {
+                let threads = [(); 4].map(|()| scope.spawn(add));
+                threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+            })?;
+            // SAFETY: the child makes calls of the library, and ends without handlers.
+            match unsafe { libc::fork() } {
+                0 => {
+                    let put = to.put(next, 0, &[7]);
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(i32::from(put.is_err())) }
+                }
+                // SAFETY: the status is not asked for.
+                child => assert!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == child),
+            }
+        }
+        _ => {}
+    }
+    match job.barrier() {
+        Err(Error::PeerFailed { .. }) if how == "die" => Ok(()),
+        ended => ended,
+    }
 }
 
 /// What a PE has in hand of shared data; its number is in a window of the others.

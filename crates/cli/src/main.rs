@@ -59,7 +59,7 @@ fn end_without_readers() {
 
 fn main() -> ExitCode {
     let result = bench::part().or_else(|| run::oshrun(std::env::args_os())).unwrap_or_else(|| {
-        let cli = Cli::parse_from(run::spell_out_np(std::env::args_os()));
+        let cli = Cli::parse_from(run::spell_out(std::env::args_os()));
         if !matches!(cli.command, Command::Run(_) | Command::Agent(_)) {
             end_without_readers();
         }

@@ -464,8 +464,13 @@ fn stats_of_shared_objects_come_from_all_hosts() {
         let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
         assert_eq!(rows, expected.collect::<Vec<_>>(), "{ended:?}");
     }
+    let ended = run_on("a:2,b:1", &["--stats", &pe(), "count"]);
+    // Each PE makes 10 puts, of 384 bytes, on each.
+    let puts = ended.stderr.lines().find(|line| line.starts_with("memonet: put "));
+    let puts: Vec<&str> = puts.unwrap_or_default().split_whitespace().skip(1).collect();
+    assert_eq!(puts, ["put", "90", "3456"], "{ended:?}");
     let none = run_on("a:1,b:1", &["--stats", "true"]);
-    assert_eq!(none.stderr, "memonet: no PE that ended in order has had shared objects\n");
+    assert_eq!(none.stderr, "memonet: no PE has joined the job, so nothing was counted\n");
 }
 
 #[test]

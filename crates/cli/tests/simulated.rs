@@ -285,7 +285,9 @@ fn the_report_says_what_a_run_has_used() {
         assert!(calls >= 50.0, "{ended:?}");
     }
     assert_eq!(rows[4][1..], ["busiest", "links", "busy", "bytes", "packets"], "{ended:?}");
-    assert_eq!(rows.len(), 5 + 4 + 1, "two links in each direction, shared objects: {ended:?}");
+    assert_eq!(rows[9][1..3], ["PE", "operations"], "two links in each direction: {ended:?}");
+    // 50 stores of 8 bytes by each.
+    assert!(rows.iter().any(|row| row[1..] == ["store", "100", "800"]), "{ended:?}");
     assert_eq!(on("rdma-100g", &options, &["ping-pong", "50"]).stderr, ended.stderr);
     let ended = on("rdma-100g", &["-n", "3", "--stats"], &["deadlock"]);
     assert!(ended.stderr.contains("machine rdma-100g: 3 PEs took"), "{ended:?}");

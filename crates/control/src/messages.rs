@@ -32,6 +32,8 @@ pub struct Order {
     pub interface: Option<String>,
     /// Collect the statistics of shared objects.
     pub stats: bool,
+    /// Bytes for the events of each PE, for a timeline; 0: no events.
+    pub events: u64,
 }
 
 /// Some PEs and their program.
@@ -107,6 +109,8 @@ pub enum ToAgent {
     Unreached { from: u32, to: u32 },
     /// Nobody reads this output of the PEs any more: 0 for standard output, 1 for error.
     Closed { target: u8 },
+    /// The launcher's clock shows this, in nanoseconds.
+    Clock { sent: u64 },
 }
 
 /// From an agent to the launcher.
@@ -131,10 +135,14 @@ pub enum ToLauncher {
     Say { text: String },
     /// So many bytes of input were passed on.
     Taken { bytes: u32 },
-    /// A part of the statistics of shared objects that its PEs have written.
-    Stats { lines: Bytes },
+    /// A piece of what its PEs have recorded. The pieces follow each other.
+    Stats { piece: Bytes },
     /// The PE `from` of this node has got no stream to the PE `to` of another one.
     Unreached { from: u32, to: u32 },
+    /// The clock of its host shows `here`, as an answer to the launcher's clock.
+    Clock { sent: u64, here: u64 },
+    /// A part of the events of a PE, and where it begins among them.
+    Events { pe: u32, at: u64, bytes: Bytes },
     /// All has ended. Nothing follows.
     Finished {},
 }
@@ -152,6 +160,7 @@ wire_struct!(Order {
     heartbeat,
     interface,
     stats,
+    events,
 });
 wire_struct!(Part { n, program, args });
 wire_struct!(Findings { cpus, heap, addresses, architecture, page, provider });
@@ -168,6 +177,7 @@ wire_enum!(ToAgent {
     8 => Closed { target },
     9 => End {},
     10 => Unreached { from, to },
+    11 => Clock { sent },
 });
 wire_enum!(ToLauncher {
     0 => Ready { findings },
@@ -180,8 +190,10 @@ wire_enum!(ToLauncher {
     7 => Say { text },
     8 => Taken { bytes },
     9 => Finished {},
-    10 => Stats { lines },
+    10 => Stats { piece },
     11 => Unreached { from, to },
+    12 => Clock { sent, here },
+    13 => Events { pe, at, bytes },
 });
 
 #[cfg(test)]
@@ -213,7 +225,7 @@ mod tests {
             prop::collection::vec((word(), word()), 0..3),
             word(),
         );
-        let options = any::<(Option<bool>, bool, bool, bool)>();
+        let options = any::<(Option<bool>, bool, bool, bool, u64)>();
         (numbers, words, options).prop_map(|(numbers, words, options)| Order {
             node: numbers.0,
             npes: numbers.1,
@@ -227,6 +239,7 @@ mod tests {
             verbose: options.1,
             heartbeat: options.2,
             stats: options.3,
+            events: options.4,
         })
     }
 
@@ -260,6 +273,7 @@ mod tests {
             any::<u32>().prop_map(|bytes| ToAgent::Written { bytes }),
             any::<u8>().prop_map(|target| ToAgent::Closed { target }),
             any::<(u32, u32)>().prop_map(|(from, to)| ToAgent::Unreached { from, to }),
+            any::<u64>().prop_map(|sent| ToAgent::Clock { sent }),
         ]
         .boxed()
     }
@@ -288,7 +302,13 @@ mod tests {
             any::<u8>().prop_map(|status| ToLauncher::Exit { status }),
             any::<String>().prop_map(|text| ToLauncher::Say { text }),
             any::<u32>().prop_map(|bytes| ToLauncher::Taken { bytes }),
-            bytes().prop_map(|lines| ToLauncher::Stats { lines }),
+            bytes().prop_map(|piece| ToLauncher::Stats { piece }),
+            any::<(u64, u64)>().prop_map(|(sent, here)| ToLauncher::Clock { sent, here }),
+            (any::<(u32, u64)>(), bytes()).prop_map(|((pe, at), bytes)| ToLauncher::Events {
+                pe,
+                at,
+                bytes
+            }),
             any::<(u32, u32)>().prop_map(|(from, to)| ToLauncher::Unreached { from, to }),
             Just(ToLauncher::Finished {}),
         ]

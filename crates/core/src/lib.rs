@@ -82,7 +82,7 @@ mod window;
 /// has read the contract and the proof at the head of the part.
 pub mod unstable {
     pub use crate::base::{layout, log, settings, shm};
-    pub use crate::endpoint::{ending, fabric, mixture};
+    pub use crate::endpoint::{ending, fabric, mixture, recorder};
     pub use crate::lifecycle::launch;
     pub use crate::lifecycle::start::Seat;
     pub use crate::lifecycle::wired::Place;
@@ -106,6 +106,7 @@ pub mod unstable {
 }
 
 pub use base::access::Access;
+pub use base::compare::Cmp;
 pub use base::error::{Call, Cause, Error, Lost, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
@@ -125,5 +126,5 @@ pub use window::lock::{Held, Lock};
 pub use window::remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
 pub use window::restricted::Key;
 pub use window::transfer::Transfer;
-pub use window::until::{Cmp, Wait};
+pub use window::until::Wait;
 pub use window::{Window, WindowOptions};

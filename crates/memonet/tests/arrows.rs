@@ -57,6 +57,7 @@ const CRATES: &[Rules] = &[
     },
     Rules { name: "control", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "fabrics", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "trace", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "sim", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "cli", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "wireup", layers: &[], allowed: &[], circles: Circles::WithAncestors },

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use super::spec::{ALL, Options, Program, Spec};
+use super::stats::Form;
 use super::values::pes;
 
 /// The arguments of `memonet run`.
@@ -16,6 +17,7 @@ use super::values::pes;
   memonet run -n 1 ./server : -n 3 ./client       one job of 4 PEs, two programs
   memonet run -n 2 --label gdb -batch -ex run ./program
   memonet run -n 2 valgrind ./program
+  memonet run --trace trace.json -n 4 ./program    then open trace.json in ui.perfetto.dev
   memonet run --machine dimmnet-1/D -n 2 ./program      on a simulated machine, in its time
 
 Exit status: that of the first PE that failed (128 + the number of a signal that killed it), 124 after
@@ -121,9 +123,9 @@ impl Part {
     }
 }
 
-/// Replaces `-np`, the spelling of other launchers, by `-n`, wherever it is an option of memonet
-/// and not of a program.
-pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Replaces `-np`, the spelling of other launchers, by `-n`, and `--stats FORM` by `--stats=FORM`,
+/// wherever that is an option of memonet and not of a program.
+pub fn spell_out(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     #[derive(Parser)]
     struct Whole {
         #[command(flatten)]
@@ -132,31 +134,47 @@ pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let ours = Whole::command();
     let takes_value = |word: &OsStr| {
         let word = word.to_str().unwrap_or_default();
-        ours.get_arguments().filter(|arg| arg.get_action().takes_values()).any(|arg| {
+        let takes =
+            |arg: &&clap::Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+        ours.get_arguments().filter(takes).any(|arg| {
             let short = arg.get_short().is_some_and(|short| word == format!("-{short}"));
             short || arg.get_long().is_some_and(|long| word == format!("--{long}"))
         })
     };
 
-    let mut words: Vec<OsString> = words.collect();
+    let words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|subcommand| subcommand != "run") {
         return words;
     }
-    let (mut in_options, mut is_value) = (true, false);
-    for word in &mut words[2..] {
+    let (mut in_options, mut is_value, mut may_be_form) = (true, false, false);
+    let mut spelled = words[..2].to_vec();
+    for mut word in words.into_iter().skip(2) {
+        let is_form = may_be_form && word.to_str().is_some_and(Form::is_meant);
+        may_be_form = in_options && !is_value && word == "--stats";
+        if let Some(stats) = spelled.last_mut().filter(|_| is_form) {
+            stats.push("=");
+            stats.push(word);
+            continue;
+        }
         if !in_options {
             in_options = word == ":";
         } else if is_value {
             is_value = false;
+        } else if let Some(stats) = spelled.last_mut().filter(|last| is_form && *last == "--stats")
+        {
+            stats.push("=");
+            stats.push(word);
+            continue;
         } else {
             if word == "-np" {
-                *word = "-n".into();
+                word = "-n".into();
             }
-            is_value = takes_value(word);
+            is_value = takes_value(&word);
             in_options = word.as_encoded_bytes().starts_with(b"-") && word != "--";
         }
+        spelled.push(word);
     }
-    words
+    spelled
 }
 
 #[cfg(test)]
@@ -164,7 +182,7 @@ mod tests {
     use super::*;
 
     fn np(line: &str) -> String {
-        let words = spell_out_np(line.split(' ').map(OsString::from));
+        let words = spell_out(line.split(' ').map(OsString::from));
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
@@ -181,5 +199,18 @@ mod tests {
         );
         assert_eq!(np("memonet run --env -np -np 2 prog"), "memonet run --env -np -n 2 prog");
         assert_eq!(np("memonet demo -np 2"), "memonet demo -np 2");
+    }
+
+    #[test]
+    fn a_form_of_statistics_may_stand_apart() {
+        assert_eq!(
+            np("memonet run --stats json:a --stats -np 2 --stats html:b prog --stats json:c"),
+            "memonet run --stats=json:a --stats -n 2 --stats=html:b prog --stats json:c"
+        );
+        assert_eq!(
+            np("memonet run -n 2 --stats prog json:a"),
+            "memonet run -n 2 --stats prog json:a"
+        );
+        assert_eq!(np("memonet run --env --stats json:a"), "memonet run --env --stats json:a");
     }
 }

@@ -3,7 +3,7 @@
 //! It knows nothing of processes. Their [ends](End) and their output are passed to it, from this
 //! machine or from others. It says when the job must end; others carry that out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +50,9 @@ pub struct Outcome {
     pub interrupted: Option<i32>,
 }
 
+/// When PEs have ended that failed, by the monotonic clock, and how.
+pub type Fates = BTreeMap<usize, (u64, String)>;
+
 /// A PE, as reports name it.
 struct Pe {
     pid: i32,
@@ -81,6 +84,7 @@ pub struct Course {
     keep_going: bool,
     hints: Hints,
     verbose: bool,
+    fates: Fates,
     /// Unfinished lines, by the time at which they are due.
     due: BTreeSet<(Instant, u64)>,
     scratch: Vec<u8>,
@@ -101,6 +105,7 @@ impl Course {
             keep_going: options.keep_going,
             hints: Hints::new(options),
             verbose: options.verbose,
+            fates: Fates::new(),
             due: BTreeSet::new(),
             scratch: vec![0; SCRATCH_BYTES],
             writer: Writer::start(options.label)?,
@@ -234,6 +239,7 @@ impl Course {
     pub fn account_for(&mut self, end: &End, phase: Phase) -> bool {
         let pe = end.pe;
         let Some(cause) = end.cause else { return false };
+        self.fates.entry(pe).or_insert_with(|| (monotonic_nanos(), cause.to_string()));
         if self.pes[pe].lost && end.joined.is_none() {
             // Reported before. But if the wrapper ended by itself, its status counts: `timeout`,
             // for example, has a status of its own.
@@ -332,6 +338,11 @@ impl Course {
         }
     }
 
+    /// How PEs have failed.
+    pub fn take_fates(&mut self) -> Fates {
+        std::mem::take(&mut self.fates)
+    }
+
     /// How the job ended, and what tells whether its output was lost.
     pub fn outcome(&self) -> (Outcome, Arc<Shared>) {
         let interrupted =
@@ -349,6 +360,12 @@ impl Outcome {
         }
         self
     }
+}
+
+/// Nanoseconds of the clock that PEs read for a timeline.
+pub fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn token(source: Source) -> u64 {

@@ -8,10 +8,7 @@
 //! [ launcher: the epoll loop ] --- a PE has ended ---> engine
 //! ```
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -20,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use memonet_core::unstable::hosted::{Hosted, Passages};
 use memonet_core::unstable::launch::JobFile;
+use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::thread::CpuSet;
 
@@ -132,44 +130,37 @@ pub struct Plan {
     machine: Machine,
     options: ProcessOptions,
     patience: Duration,
-    trace: Option<(PathBuf, File)>,
     cpu_scale: Option<f64>,
     report: Report,
 }
 
 /// What a run on a simulated machine has used. It is there when the run has ended.
 #[derive(Clone, Default)]
-pub struct Report(Arc<OnceLock<String>>);
+pub struct Report(Arc<OnceLock<(String, Recorder)>>);
 
 impl Report {
-    /// The report, with the launcher's name before each line. Nothing for a run that never began.
+    /// The report. Nothing for a run that never began.
     pub fn text(&self) -> &str {
-        self.0.get().map_or("", String::as_str)
+        self.0.get().map_or("", |(text, _)| text.as_str())
     }
 
-    fn set(&self, machine: &Machine, usage: &Usage) {
-        let text = format!("machine {}: {usage}", machine.name());
-        let lines = text.lines().map(|line| format!("memonet: {line}\n"));
-        self.0.get_or_init(|| lines.collect());
+    /// What the machine's parts have done, if that was recorded.
+    pub fn stages(&self) -> Option<&Recorder> {
+        self.0.get().map(|(_, stages)| stages)
+    }
+
+    fn set(&self, machine: &Machine, usage: &Usage, stages: Recorder) {
+        self.0.get_or_init(|| (format!("machine {}: {usage}", machine.name()), stages));
     }
 }
 
-/// Reads the options.
-pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
+/// Reads the options. `record`: what the machine's parts do is recorded.
+pub fn plan(options: &Simulated, record: bool) -> Result<Option<Plan>> {
     let Some(name) = &options.machine else { return Ok(None) };
-    let create = |path: &PathBuf| -> Result<(PathBuf, File)> {
-        let file = File::create(path)
-            .with_context(|| format!("cannot write the trace to {}", path.display()))?;
-        Ok((path.clone(), file))
-    };
     Ok(Some(Plan {
         machine: Machine::load(name)?,
-        options: ProcessOptions {
-            seed: options.seed.unwrap_or(1),
-            record: options.trace.is_some(),
-        },
+        options: ProcessOptions { seed: options.seed.unwrap_or(1), record },
         patience: options.patience.unwrap_or(PATIENCE),
-        trace: options.trace.as_ref().map(create).transpose()?,
         cpu_scale: options.cpu_scale,
         report: Report::default(),
     }))
@@ -242,15 +233,7 @@ impl Plan {
             let _like_its_pes = NoCycles::begin();
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
         };
-        self.report.set(&self.machine, &ended.usage);
-        if let Some((path, file)) = self.trace {
-            let mut out = BufWriter::new(file);
-            let written = ended
-                .recorder
-                .write_chrome(&mut out)
-                .and_then(|()| std::io::Write::flush(&mut out));
-            written.with_context(|| format!("cannot write the trace to {}", path.display()))?;
-        }
+        self.report.set(&self.machine, &ended.usage, ended.recorder);
         match ended.result {
             Err(error @ memonet_sim::Error::Deadlock { .. }) => {
                 Err(anyhow!("{error}  {ONE_THREAD}"))

@@ -43,6 +43,7 @@ mod spec;
 mod starts;
 mod stats;
 mod supervisor;
+mod trace;
 mod values;
 mod verdict;
 mod wakeup;
@@ -55,7 +56,7 @@ use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
 use memonet_core::unstable::{log, settings};
 
-pub use args::{Args, spell_out_np};
+pub use args::{Args, spell_out};
 use course::Outcome;
 pub use hosts::Chosen;
 pub use limits::pes_by_descriptors;
@@ -136,15 +137,15 @@ fn start(mut spec: Spec) -> Result<Outcome> {
         return hosts::run(spec);
     }
     let Spec { programs, mut options } = spec;
-    let stats =
-        options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
+    let forms = stats::Forms::open(&options.stats)?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
     let mpi = mpi::find(&images, &programs);
     if let Some(found) = mpi.as_ref().filter(|_| options.simulated.machine.is_some()) {
         bail!(found.refusal());
     }
-    let plan = machine::plan(&options.simulated)?;
+    let trace = trace::Trace::begin(&options)?;
+    let plan = machine::plan(&options.simulated, trace.is_some())?;
     let report = plan.as_ref().map(machine::Plan::report);
     let binding = match plan {
         Some(_) => binding::simulated(options.bind),
@@ -163,6 +164,11 @@ fn start(mut spec: Spec) -> Result<Outcome> {
         let (name, value) = passages.environment();
         options.environment.push((name.into(), value));
     }
+
+    let room = trace::bytes_for(&options, npes);
+    let records = (forms.is_some() || trace.is_some())
+        .then(|| stats::Records::make((npes, 0, npes), room, &mut options.environment))
+        .transpose()?;
 
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
@@ -192,10 +198,17 @@ fn start(mut spec: Spec) -> Result<Outcome> {
         None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
-    let outcome = supervisor.watch(&mut starts)?;
-    if let Some(stats) = stats {
-        eprint!("{}", report.as_ref().map_or("", machine::Report::text));
-        eprint!("{}", stats::table(&stats.lines()?));
+    let (outcome, fates) = supervisor.watch(&mut starts)?;
+    let outcome = match trace.zip(records.as_ref()) {
+        Some((trace, records)) => {
+            let stages = report.as_ref().and_then(machine::Report::stages);
+            trace.write_here(records.file(), fates, stages, outcome)
+        }
+        None => outcome,
+    };
+    if let Some((forms, records)) = forms.zip(records) {
+        let machine = report.as_ref().map(machine::Report::text);
+        forms.write(&stats::Report::new(npes, records.read()?, machine))?;
     }
     Ok(outcome)
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use memonet_core::ENV_FABRIC;
 
-use super::values::{factor, name_and_value, seconds};
+use super::stats::Form;
+use super::values::{events, factor, name_and_value, seconds};
 
 /// A job to start.
 #[derive(Debug, Clone, Default)]
@@ -59,11 +60,26 @@ pub struct Options {
     /// Set an environment variable in all PEs (may be repeated)
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub environment: Vec<(String, String)>,
-    /// At the end, print how often each PE used its shared objects (`memonet::dsm`), and how much
-    /// they moved. On a simulated machine, first the time of the run, each PE's time, calls and
-    /// bytes, and the busiest links
-    #[arg(long)]
-    pub stats: bool,
+    /// At the end, tell what each PE has done: operations and bytes by kind and target, time in
+    /// calls and waits, shared objects and channels; on a simulated machine, in its time, with the
+    /// time of the run and the busiest links. As a table on standard error, or with `json:FILE` or
+    /// `html:FILE` in a file (may be repeated)
+    #[arg(
+        long,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "table"
+    )]
+    pub stats: Vec<Form>,
+    /// Write a timeline of each PE's calls and waits to a file, in Chrome's format, which
+    /// ui.perfetto.dev opens; on a simulated machine, of NICs, links and switches, too
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Keep so many events of each PE in the timeline, the first ones; each takes 64 bytes of
+    /// memory [default: 1000000, and less where a host has more than 16 PEs]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = events)]
+    pub trace_events: Option<u64>,
     /// Print the CPUs and the process id of each PE. MEMONET_LOG=info, debug or trace does, too,
     /// and the PEs tell of their choices
     #[arg(short, long)]
@@ -153,9 +169,6 @@ pub struct Simulated {
     /// Seed of all chance in the machine: two runs with one seed are identical [default: 1]
     #[arg(long, value_name = "NUMBER", requires = "machine")]
     pub seed: Option<u64>,
-    /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
-    #[arg(long, value_name = "FILE", requires = "machine")]
-    pub trace: Option<PathBuf>,
     /// Let computing take its CPU time on this machine, times this factor [default: no time]. The
     /// threads of a PE share one CPU, so their times add up. Such runs are not repeatable
     #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]

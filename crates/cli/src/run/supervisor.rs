@@ -14,7 +14,7 @@ use memonet_core::unstable::launch::{JobFile, Stat, is_asleep};
 use nix::sys::signal::Signal;
 use rustix::process::{self, Pid};
 
-use super::course::{Course, End, Outcome};
+use super::course::{Course, End, Fates, Outcome};
 use super::family::Family;
 use super::machine::Simulation;
 use super::phase::Phase;
@@ -106,8 +106,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Supervises the job until it has ended.
-    pub fn watch(mut self, starts: &mut Starts<'_>) -> Result<Outcome> {
+    /// Supervises the job until it has ended. Gives also how PEs have failed.
+    pub fn watch(mut self, starts: &mut Starts<'_>) -> Result<(Outcome, Fates)> {
         while self.processes.are_alive() || self.simulation.is_some() {
             let events = self.wait()?;
             // Before the ends are judged: an end that follows from a request is no failure.
@@ -142,9 +142,10 @@ impl Supervisor {
         let left = self.processes.end_family();
         self.course.finish(left);
         let (outcome, output) = self.course.outcome();
+        let fates = self.course.take_fates();
         // Dropping the writer writes the last output.
         drop(self);
-        Ok(outcome.after(&output))
+        Ok((outcome.after(&output), fates))
     }
 
     fn wait(&self) -> Result<Vec<u64>> {

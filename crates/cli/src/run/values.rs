@@ -5,11 +5,23 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use memonet_core::unstable::layout::MAX_PES;
 
+/// More than anybody can look at: 64 GiB.
+const MOST_EVENTS: u64 = 1_000_000_000;
+
 /// A number of PEs.
 pub fn pes(text: &str) -> Result<usize> {
     match text.parse().context("not a number of PEs")? {
         0 => bail!("a job has at least one PE"),
         n if n > MAX_PES => bail!("a job has at most {MAX_PES} PEs"),
+        n => Ok(n),
+    }
+}
+
+/// A number of events of a PE.
+pub fn events(text: &str) -> Result<u64> {
+    match text.parse().context("not a number of events")? {
+        0 => bail!("a timeline has at least one event"),
+        n if n > MOST_EVENTS => bail!("a PE has room for at most {MOST_EVENTS} events"),
         n => Ok(n),
     }
 }

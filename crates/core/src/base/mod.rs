@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod bells;
 pub(crate) mod clock;
+pub(crate) mod compare;
 pub(crate) mod doorbell;
 pub(crate) mod error;
 pub mod layout;

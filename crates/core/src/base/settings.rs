@@ -38,10 +38,8 @@ pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 /// Puts a fabric before all peers.
 pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
-/// Number of a descriptor to which a PE that finalises writes a line for each shared object that it
-/// has had: its own number, kind and number of the object, then the fields of
-/// [`Stats`](crate::dsm::Stats).
-pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
+/// Descriptor of the file into which a PE records what its program does.
+pub const ENV_RECORD_FD: &str = "MEMONET_RECORD_FD";
 /// Says how much the library tells of its choices.
 pub const ENV_LOG: &str = "MEMONET_LOG";
 /// Descriptor of the pages, in the environment of attached processes.
@@ -75,7 +73,7 @@ pub const SETTINGS: [Setting; 10] = [
 
 /// What launchers set for their PEs.
 const OF_LAUNCHERS: [&str; 7] =
-    [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, ENV_MACHINE_FD, ENV_MARK, ENV_AGENT_FD];
+    [ENV_FD, ENV_PE, ENV_NPES, ENV_RECORD_FD, ENV_MACHINE_FD, ENV_MARK, ENV_AGENT_FD];
 /// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
 const OF_BUILDS: [&str; 3] = ["MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
 /// How the names begin that memonet's own tests use.

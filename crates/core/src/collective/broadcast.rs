@@ -66,6 +66,7 @@ impl Team {
     ) -> Result<()> {
         self.check_rank(root)?;
         self.check_places(to, from)?;
+        self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         let call = Call::Broadcast { bytes: from.bytes };
         let mut algorithm = self.choose(call);
@@ -135,6 +136,7 @@ impl Team {
     ) -> Result<()> {
         self.check_rank(root)?;
         self.check_places(to, from)?;
+        self.note_call(from.bytes);
         check_length(
             "bytes of the source, and of all destinations",
             from.bytes,

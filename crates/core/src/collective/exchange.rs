@@ -150,6 +150,7 @@ impl Team {
     ) -> Result<()> {
         root.map_or(Ok(()), |root| self.check_rank(root))?;
         self.check_places(to, from)?;
+        self.note_call(from.bytes);
         check_length(
             "bytes of the destination, and of all sources",
             to.bytes,
@@ -249,6 +250,7 @@ impl Team {
     /// As for [`collect_into`](Self::collect_into).
     pub fn collect_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<usize> {
         self.check_places(to, from)?;
+        self.note_call(from.bytes);
         let (me, small) = (
             self.rank(),
             match self.choose(Call::Collect) {
@@ -325,6 +327,7 @@ impl Team {
         writable: Destinations,
     ) -> Result<()> {
         self.check_places(to, from)?;
+        self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
         let (bytes, me) = (from.bytes / self.len(), self.rank());

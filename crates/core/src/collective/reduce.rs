@@ -242,6 +242,7 @@ impl Team {
             self.check_rank(root)?;
         }
         self.check_places(to, from)?;
+        self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         match from.bytes.checked_rem(elements.size) {
             None => return Err(Error::Misuse("elements that are combined must have a size")),

@@ -139,6 +139,7 @@ impl Team {
         count: usize,
     ) -> Result<()> {
         self.check_places(to.0, from.0)?;
+        self.note_call(from.0.bytes);
         let all = count.checked_mul(self.len()).ok_or(Error::Overflow {
             index: count,
             size,

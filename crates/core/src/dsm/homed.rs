@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::diff;
-use super::stats::Counters;
+use crate::endpoint::recorder::objects::Counters;
 use crate::sync::tickets::{EXHAUSTED, MOST, Mode, exhausted};
 
 // Offsets of the words, in bytes.

@@ -43,14 +43,12 @@ mod near;
 mod protocol;
 pub mod region;
 mod rwlock;
-pub(crate) mod stats;
 
-pub use crate::base::settings::ENV_STATS_FD;
+pub use crate::endpoint::recorder::objects::Stats;
 pub use data::Data;
 pub use mutex::{Guard, Mutex};
 pub use region::{Placement, Reading, Region, RegionOptions, Writing};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use stats::Stats;
 
 use crate::base::error::{Cause, Error, Result};
 use crate::endpoint::pe::Pe;

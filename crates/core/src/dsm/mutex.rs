@@ -1,13 +1,13 @@
 //! A mutex that owns its data.
 
 use super::data::Data;
-use super::protocol::Kind;
 use super::rwlock::{RwLock, WriteGuard};
-use super::stats::Stats;
 use crate::base::error::Result;
 use crate::base::shows;
+use crate::endpoint::recorder::objects::{ObjectKind, Stats};
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::time::Duration;
 
 /// Data of the whole job that one thread of one PE uses at a time. `T` is plain data, or a slice
@@ -42,8 +42,10 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// # Errors
     /// As for [`Job::window`]; [`Misuse`](crate::Error::Misuse) for data without a size, or aligned
     /// to more than 128 bytes.
+    #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        RwLock::make(job, initial, false, Kind::Mutex).map(Mutex)
+        let _call = job.pe.begin("Mutex::new", Location::caller(), None);
+        RwLock::make(job, initial, false, ObjectKind::Mutex).map(Mutex)
     }
 
     /// Makes a mutex that keeps the last released version of its data, so that they outlive a
@@ -53,8 +55,10 @@ impl<T: Data + ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
+    #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        RwLock::make(job, initial, true, Kind::Mutex).map(Mutex)
+        let _call = job.pe.begin("Mutex::with_shadow", Location::caller(), None);
+        RwLock::make(job, initial, true, ObjectKind::Mutex).map(Mutex)
     }
 
     /// Waits for the data. Not reentrant. Dropping the guard unlocks.
@@ -65,7 +69,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, or leaves while it holds the
     /// lock; for ever, if that PE held the lock, or, near, panicked while it held it.
     #[inline(always)]
+    #[track_caller]
     pub fn lock(&self) -> Result<Guard<'_, T>> {
+        let _call = self.0.pe().begin("Mutex::lock", Location::caller(), None);
         self.0.write().map(Guard)
     }
 
@@ -90,7 +96,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
+    #[track_caller]
     pub fn try_lock(&self) -> Result<Option<Guard<'_, T>>> {
+        let _call = self.0.pe().begin("Mutex::try_lock", Location::caller(), None);
         Ok(self.0.try_write()?.map(Guard))
     }
 
@@ -100,7 +108,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock), and [`Timeout`](crate::Error::Timeout).
+    #[track_caller]
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
+        let _call = self.0.pe().begin("Mutex::lock_timeout", Location::caller(), None);
         self.0.write_timeout(timeout).map(Guard)
     }
 

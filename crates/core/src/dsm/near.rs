@@ -6,7 +6,7 @@ use crate::endpoint::pe::Pe;
 use crate::wait::limit::Patience;
 use crate::wait::{self, Awaiting, Terms};
 
-use super::stats::Counters;
+use crate::endpoint::recorder::objects::Counters;
 use crate::sync::tickets::{Mode, Tickets};
 
 /// The data and their lock.

@@ -5,12 +5,12 @@ use super::data::{CacheLine, LINE};
 use super::homed::{self, Homed};
 use super::migratory::Migratory;
 use super::near::NearData;
-use super::stats::Counters;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::log::log;
 use crate::base::shm;
 use crate::endpoint::check::Holders;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::objects::{Counters, ObjectKind};
 use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::sync::tickets::{self, Mode, Tickets};
@@ -25,23 +25,6 @@ pub(super) enum Protocol {
     Checked(Box<Checked>),
 }
 
-/// The object that a lock is part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Mutex,
-    RwLock,
-}
-
-impl Kind {
-    /// The name in reports.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Mutex => "mutex",
-            Kind::RwLock => "rwlock",
-        }
-    }
-}
-
 impl Protocol {
     /// Makes a lock whose data begin as `initial`: so many `bytes`, aligned to `align`. Gives the
     /// address to which its guards refer, too. *Collective.*
@@ -54,7 +37,7 @@ impl Protocol {
         bytes: usize,
         align: usize,
         shadow: bool,
-        kind: Kind,
+        kind: ObjectKind,
     ) -> Result<(Protocol, *mut u8, Window<CacheLine>)> {
         let pe = job.pe.clone();
         // Small data share the lock's cache line: one miss brings both.
@@ -64,7 +47,7 @@ impl Protocol {
             if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
         // A PE that keeps migratory data sends nothing, so its death may take the last release with
         // it. That is what a shadow excludes.
-        let moves = kind == Kind::Mutex && !shadow;
+        let moves = kind == ObjectKind::Mutex && !shadow;
         let near = pe.record().is_one_node();
         let how = match (near, moves) {
             (true, _) => "in one place, as all PEs share memory",

@@ -1,6 +1,5 @@
 //! A lock for readers and writers that owns its data.
 
-use super::stats::Registry;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shows;
 use crate::endpoint::pe::Pe;
@@ -9,12 +8,13 @@ use crate::wait::limit::{Limit, Patience};
 use crate::window::Window;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::data::{CacheLine, Data, bytes_of};
-use super::protocol::{Checked, Kind, Protocol};
-use super::stats::{Counters, Stats};
+use super::protocol::{Checked, Protocol};
+use crate::endpoint::recorder::objects::{Counters, ObjectKind, Stats};
 use crate::sync::tickets::Mode;
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one thread change.
@@ -42,7 +42,7 @@ pub struct RwLock<T: Data + ?Sized> {
     way: Protocol,
     /// The data that guards refer to: near, in the home's part; far, in this PE's part.
     elements: *mut [T::Element],
-    counters: Arc<Counters>,
+    counters: Counters,
     _window: Window<CacheLine>,
     data: PhantomData<fn(&T) -> &T>,
 }
@@ -61,8 +61,10 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`Mutex::new`](super::Mutex::new).
+    #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        Self::make(job, initial, false, Kind::RwLock)
+        let _call = job.pe.begin("RwLock::new", Location::caller(), None);
+        Self::make(job, initial, false, ObjectKind::RwLock)
     }
 
     /// Makes a lock that keeps the last released version of its data: see
@@ -71,11 +73,13 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
+    #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        Self::make(job, initial, true, Kind::RwLock)
+        let _call = job.pe.begin("RwLock::with_shadow", Location::caller(), None);
+        Self::make(job, initial, true, ObjectKind::RwLock)
     }
 
-    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: Kind) -> Result<Self> {
+    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: ObjectKind) -> Result<Self> {
         let elements = initial.elements();
         // The error must reach the other PEs, which would wait for this one.
         let bytes =
@@ -95,7 +99,7 @@ impl<T: Data + ?Sized> RwLock<T> {
             true => Protocol::Checked(Box::new(Checked::new(way))),
             false => way,
         };
-        let counters = job.pe.layer::<Registry>().count(kind.name());
+        let counters = job.pe.count_object(kind);
         Ok(RwLock {
             pe: job.pe.clone(),
             way,
@@ -106,13 +110,19 @@ impl<T: Data + ?Sized> RwLock<T> {
         })
     }
 
+    pub(super) fn pe(&self) -> &Pe {
+        &self.pe
+    }
+
     #[inline(always)]
     fn enter(&self, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
         self.way.enter(&self.pe, &self.counters, mode, patience)
     }
 
     #[inline(always)]
+    #[track_caller]
     fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+        let _call = self.pe.begin("Guard::release", Location::caller(), None);
         self.way.leave(&self.pe, &self.counters, ticket, mode, changed)
     }
 
@@ -134,7 +144,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// [`Error::PeerFailed`] when any PE dies, or leaves while it has a guard; for ever, if it had
     /// a guard when it died, or panicked while it wrote.
     #[inline]
+    #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::read", Location::caller(), None);
         match self.enter(Mode::Shared, Patience::Forever)? {
             Some(ticket) => Ok(self.reading(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
@@ -148,7 +160,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`read`](Self::read).
     #[inline(always)]
+    #[track_caller]
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::write", Location::caller(), None);
         match self.enter(Mode::Alone, Patience::Forever)? {
             Some(ticket) => Ok(self.writing(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
@@ -159,7 +173,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
+    #[track_caller]
     pub fn try_read(&self) -> Result<Option<ReadGuard<'_, T>>> {
+        let _call = self.pe.begin("RwLock::try_read", Location::caller(), None);
         Ok(self.enter(Mode::Shared, Patience::Try)?.map(|ticket| self.reading(ticket)))
     }
 
@@ -167,7 +183,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
+    #[track_caller]
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
+        let _call = self.pe.begin("RwLock::try_write", Location::caller(), None);
         Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
     }
 
@@ -177,7 +195,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
+    #[track_caller]
     pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::read_timeout", Location::caller(), None);
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Shared, limit.patience())?;
         ticket
@@ -190,7 +210,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
+    #[track_caller]
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
+        let _call = self.pe.begin("RwLock::write_timeout", Location::caller(), None);
         let limit = Limit::new(timeout);
         let ticket = self.enter(Mode::Alone, limit.patience())?;
         ticket

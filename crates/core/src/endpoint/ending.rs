@@ -63,7 +63,13 @@ pub(crate) fn refusal(pe: &Pe) -> Option<Error> {
 /// The error of a process that is not the PE.
 #[inline(always)]
 pub(crate) fn refusal_of_child(pe: &Pe) -> Option<Error> {
-    if STATUS.load(Ordering::Relaxed) & FORKED != 0 { not_the_pe(pe) } else { None }
+    if is_forked() { not_the_pe(pe) } else { None }
+}
+
+/// Whether this process was forked off by one with a job. It may be the PE in its place.
+#[inline(always)]
+pub(crate) fn is_forked() -> bool {
+    STATUS.load(Ordering::Relaxed) & FORKED != 0
 }
 
 /// Out of line, because compilers look up a thread-local variable before they test whether it is

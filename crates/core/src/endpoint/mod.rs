@@ -16,6 +16,7 @@ mod network;
 pub(crate) mod pe;
 pub(crate) mod progress;
 pub mod record;
+pub mod recorder;
 pub(crate) mod route;
 mod typed;
 mod virtual_clock;

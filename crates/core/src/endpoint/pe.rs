@@ -8,6 +8,8 @@ use super::late::Late;
 use super::marks::Marks;
 use super::moved::{Progress, Watcher};
 use super::record::Record;
+use super::recorder::Recorder;
+use super::recorder::part::Part;
 use super::typed::Layers;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Call, Cause, Error, Quick, Result};
@@ -28,7 +30,9 @@ pub(crate) struct Pe {
     near: Box<[Segment]>,
     /// Whether another PE's segment is mapped.
     near_peers: bool,
-    fabric: Option<Box<dyn Fabric>>,
+    fabric: Option<Arc<dyn Fabric>>,
+    /// Where this PE records what its program does.
+    recorder: Option<Arc<Recorder>>,
     record: Record,
     /// Whether the checks that cost time are on.
     checked: bool,
@@ -104,7 +108,8 @@ impl Pe {
             marks: Marks::new(near.len()),
             spins: pes_per_cpu <= 1 && (near_peers || fabric.is_none()),
             near_peers,
-            fabric,
+            fabric: fabric.map(Arc::from),
+            recorder: None,
             near,
             record,
             late: Late::default(),
@@ -180,6 +185,23 @@ impl Pe {
         self
     }
 
+    /// Records what the program does, if there is a part for it. Comes after
+    /// [`with_descriptor`](Self::with_descriptor).
+    pub(crate) fn with_recorder(mut self, part: Option<Part>) -> Self {
+        let (control, descriptor) = (&self.control, &self.progress.descriptor);
+        let recorder = |part| {
+            Recorder::new(self.me, part, control.clone(), descriptor.clone(), self.fabric.clone())
+        };
+        self.recorder = part.map(recorder).map(Arc::new);
+        self
+    }
+
+    /// Where this PE records what its program does.
+    #[inline(always)]
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recorder.as_ref()
+    }
+
     /// Whether the checks that cost time are on.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
@@ -243,8 +265,8 @@ impl Pe {
         self.fabric.as_deref().expect("a far route is made only where there is a fabric")
     }
 
-    /// Makes a call of the program: its error names the function, this PE, the line of the program,
-    /// and the window. Where all goes well, costs nothing.
+    /// Makes a call of the program: it is recorded, and its error names the function, this PE, the
+    /// line of the program, and the window. Where all goes well and nothing records, costs nothing.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn call<R>(
@@ -254,6 +276,7 @@ impl Pe {
         call: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let at = Location::caller();
+        let _recording = self.begin(name, at, window);
         match call() {
             Ok(value) => Ok(value),
             Err(error) => Err(error.of_call(Some(Call { name, pe: self.me, at, window }))),
@@ -338,6 +361,9 @@ impl Pe {
     /// Makes this process the PE.
     pub(crate) fn become_this_process(&self) {
         self.pid.store(std::process::id(), Ordering::Relaxed);
+        if let Some(recorder) = self.recorder() {
+            recorder.become_this_process();
+        }
     }
 
     /// Reports an error that could not be returned before: for the program's own calls.

@@ -4,6 +4,7 @@ use crate::base::error::Quick;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::fabric::{FarAddress, SignalOp};
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder;
 
 /// A resolved address in a PE's memory. [`Pe::route`] makes it from a checked range; it lives no
 /// longer than that range.
@@ -11,7 +12,8 @@ use crate::endpoint::pe::Pe;
 pub(crate) enum Route {
     /// Mapped here.
     Near(*mut u8),
-    /// Behind the fabric.
+    /// Behind the fabric, or behind the [recorder](crate::endpoint::recorder), which records
+    /// operations of the program on memory anywhere.
     Far(FarAddress),
 }
 
@@ -31,6 +33,19 @@ impl Pe {
             None => Route::Far(FarAddress { pe: pe as u32, region: 0, offset }),
         }
     }
+
+    /// [`route`](Self::route) for an operation of the program, which is recorded where this PE
+    /// records.
+    #[inline]
+    pub(crate) fn program_route(&self, pe: usize, offset: u64) -> Route {
+        self.recorded(pe, self.route(pe, offset))
+    }
+
+    /// A route to memory of `pe` for operations of the program.
+    #[inline]
+    pub(crate) fn recorded(&self, pe: usize, route: Route) -> Route {
+        if self.recorder().is_some() { recorder::recorded(pe, route) } else { route }
+    }
 }
 
 impl Route {
@@ -40,6 +55,24 @@ impl Route {
         match self {
             Route::Near(p) => Route::Near(p.wrapping_add(bytes)),
             Route::Far(a) => Route::Far(FarAddress { offset: a.offset + bytes as u64, ..a }),
+        }
+    }
+
+    /// The route that this one is where nothing is recorded.
+    #[inline]
+    pub(crate) fn unrecorded(self) -> Route {
+        match self {
+            Route::Far(at) if recorder::is_recorded(at) => recorder::unrecorded(at),
+            _ => self,
+        }
+    }
+
+    /// The address in this process, if the memory is mapped here.
+    #[inline]
+    pub(crate) fn mapped(self) -> Option<*mut u8> {
+        match self.unrecorded() {
+            Route::Near(p) => Some(p),
+            Route::Far(_) => None,
         }
     }
 
@@ -55,6 +88,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn store<T: Word>(self, pe: &Pe, value: T) {
         match self {
             // SAFETY: a route's pointer is mapped, writable and aligned: checked when it was
@@ -66,6 +100,7 @@ impl Route {
 
     /// [`store`](Self::store) without an order against the program's plain accesses.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn post<T: Word>(self, pe: &Pe, value: T) {
         match self {
             // SAFETY: as in `store`.
@@ -75,6 +110,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn load<T: Word>(self, pe: &Pe) -> Quick<T> {
         match self {
             // SAFETY: as in `store`.
@@ -84,6 +120,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn fetch_op<T: Word>(self, pe: &Pe, op: AtomicOp, operand: T) -> Quick<T> {
         match self {
             Route::Near(p) => {
@@ -97,6 +134,7 @@ impl Route {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn compare_swap<T: Word>(self, pe: &Pe, expected: T, new: T) -> Quick<T> {
         match self {
             // SAFETY: as in `store`.
@@ -124,7 +162,7 @@ impl Route {
                 Ok(())
             }
             // SAFETY: the caller promises the source.
-            Route::Far(to) => Ok(unsafe { pe.fabric().put(to, src, len) }?),
+            Route::Far(to) => Ok(unsafe { pe.fabric_of(to).put(to, src, len) }?),
         }
     }
 
@@ -141,7 +179,7 @@ impl Route {
                 Ok(())
             }
             // SAFETY: the caller promises the destination.
-            Route::Far(from) => Ok(unsafe { pe.fabric().get(from, dst, len) }?),
+            Route::Far(from) => Ok(unsafe { pe.fabric_of(from).get(from, dst, len) }?),
         }
     }
 
@@ -211,6 +249,34 @@ impl Route {
         }
     }
 
+    /// Copies `len` bytes to the address, and then updates the signal word, of the PE that is given
+    /// with it: a PE that sees the signal sees the bytes.
+    ///
+    /// # Safety
+    /// As for [`put_and_store`](Self::put_and_store).
+    pub(crate) unsafe fn put_signal(
+        self,
+        pe: &Pe,
+        src: *const u8,
+        len: usize,
+        (word, target): (Route, usize),
+        op: SignalOp,
+        value: u64,
+    ) -> Quick<()> {
+        match (self, word) {
+            (Route::Far(to), Route::Far(at)) => {
+                // SAFETY: the caller promises both ranges.
+                Ok(unsafe { pe.fabric_of(to).put_signal(to, src, len, at, op, value) }?)
+            }
+            _ => {
+                // SAFETY: as above. A near copy is complete, for every later store, when it
+                // returns.
+                unsafe { self.put(pe, src, len) }?;
+                word.signal(pe, target, op, value)
+            }
+        }
+    }
+
     /// Updates a signal word and wakes its owner, `target`.
     #[inline(always)]
     pub(crate) fn signal(self, pe: &Pe, target: usize, op: SignalOp, value: u64) -> Quick<()> {
@@ -237,8 +303,10 @@ impl Route {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_store(pe: &Pe, to: FarAddress, size: usize, bits: u64) {
-    pe.fabric().store(to, size, bits);
+    let _call = pe.begin_at(to, "Remote::store");
+    pe.fabric_of(to).store(to, size, bits);
 }
 
 #[cold]
@@ -251,12 +319,17 @@ fn far_notify(pe: &Pe, at: FarAddress, size: usize, bits: u64) -> Quick<()> {
 #[inline(never)]
 fn far_signal(pe: &Pe, to: FarAddress, op: SignalOp, value: u64) -> Quick<()> {
     // SAFETY: a block of no bytes needs no source.
-    Ok(unsafe { pe.fabric().put_signal(to, std::ptr::null(), 0, to, op, value) }?)
+    Ok(unsafe { pe.fabric_of(to).put_signal(to, std::ptr::null(), 0, to, op, value) }?)
 }
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
+    if let Some(recorder) = pe.recorder().filter(|_| recorder::is_recorded(from)) {
+        let _call = pe.begin_at(from, "Remote::load");
+        return Ok(recorder.load(from, size)?);
+    }
     let mut bits = 0u64;
     // SAFETY: `bits` has 8 bytes and `size` is at most 8; memonet runs on little-endian processors
     // only.
@@ -266,12 +339,27 @@ fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_fetch_op(pe: &Pe, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Quick<u64> {
-    Ok(pe.fabric().fetch_op(at, size, op, operand)?)
+    let _call = pe.begin_at(at, name_of(op));
+    Ok(pe.fabric_of(at).fetch_op(at, size, op, operand)?)
 }
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn far_compare_swap(pe: &Pe, at: FarAddress, size: usize, expected: u64, new: u64) -> Quick<u64> {
-    Ok(pe.fabric().compare_swap(at, size, expected, new)?)
+    let _call = pe.begin_at(at, "Remote::compare_swap");
+    Ok(pe.fabric_of(at).compare_swap(at, size, expected, new)?)
+}
+
+/// The call of a [`Remote`](crate::Remote) that makes an atomic.
+fn name_of(op: AtomicOp) -> &'static str {
+    match op {
+        AtomicOp::Add => "Remote::fetch_add",
+        AtomicOp::And => "Remote::fetch_and",
+        AtomicOp::Or => "Remote::fetch_or",
+        AtomicOp::Xor => "Remote::fetch_xor",
+        AtomicOp::Swap => "Remote::swap",
+    }
 }

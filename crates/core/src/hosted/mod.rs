@@ -119,7 +119,7 @@ impl Hosted {
     /// [`Error::Environment`] for variables with impossible values.
     pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
         let seat = Seat::new(self.control.clone(), pe);
-        let job = Job::at(seat, Some(fabric), None, crate::endpoint::check::asked()?)?;
+        let job = Job::at(seat, Some(fabric), None, crate::endpoint::check::asked()?, None)?;
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);
         Ok(job)

@@ -62,6 +62,7 @@ impl<'a> Collective<'a> {
     /// # Errors
     /// [`Error::Misuse`] while another thread of this PE is in a barrier of the world's.
     pub(crate) fn begin(pe: &'a Arc<Pe>, world: &'a Team) -> Result<Self> {
+        world.note_call(0);
         let heap = pe.layer::<OwnHeap>().heap();
         let meeting = world.split_barrier().hold()?;
         Ok(Collective { pe, meeting, heap })

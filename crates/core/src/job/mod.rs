@@ -11,9 +11,11 @@ use crate::base::status::{Participation, State};
 use crate::endpoint::ending;
 use crate::endpoint::fabric::Costs;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::Recording;
 use crate::team::Team;
 use crate::wait::{Attention, polling};
 use rustix::process::{Pid, Signal};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +89,18 @@ impl Job {
     /// that a thread takes twice.
     pub fn is_checked(&self) -> bool {
         self.pe.is_checked()
+    }
+
+    /// Whether this PE records what its program does, for its launcher.
+    pub fn is_recorded(&self) -> bool {
+        self.pe.recorder().is_some()
+    }
+
+    /// For front ends: begins a call of the program, which ends when the value is dropped; `None`
+    /// where nothing is recorded. Calls in between are part of it.
+    // Without the caller's place, which is that of a front end and not of its program.
+    pub fn begin_call(&self, name: &'static str) -> Option<Recording> {
+        self.pe.begin(name, Location::caller(), None)
     }
 
     /// For front ends: how the waits of this PE are asked what they are for, and interrupted.
@@ -193,7 +207,9 @@ impl Job {
     ///
     /// # Errors
     /// The error with which an earlier write failed.
+    #[track_caller]
     pub fn is_quiet(&self) -> Result<bool> {
+        let _call = self.pe.begin("Job::is_quiet", Location::caller(), None);
         match self.pe.has_far() {
             true => {
                 self.pe.fabric().is_quiet().inspect(|&quiet| polling::has_looked(&self.pe, quiet))
@@ -234,7 +250,9 @@ impl Job {
     /// that names the PEs of a team that another thread makes now. At all members:
     /// [`Unequal`](crate::Error::Unequal) when members name different lists of the same PEs,
     /// [`TooMany`](crate::Error::TooMany), [`PeerFailed`](crate::Error::PeerFailed).
+    #[track_caller]
     pub fn team_among(&self, pes: &[usize]) -> Result<Team> {
+        let _call = self.pe.begin("Job::team_among", Location::caller(), None);
         self.world.among(pes)
     }
 

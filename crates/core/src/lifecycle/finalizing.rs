@@ -6,6 +6,7 @@ use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::sync::left_place;
 use crate::wait::{self, Awaiting, Terms};
+use std::panic::Location;
 
 impl Job {
     /// Leaves the job in order. A process that ends with exit status 0 does this by itself.
@@ -27,6 +28,9 @@ impl Job {
     }
 }
 
+/// The name by which leaving is recorded, which a process does by itself, too.
+const NAME: &str = "Job::finalize";
+
 impl Pe {
     /// Whether other PEs need the relays of this PE, which leaves.
     fn is_needed(&self) -> bool {
@@ -44,13 +48,13 @@ impl Pe {
         if self.control().state(self.me()) != State::Joined || !self.is_this_process() {
             return Ok(());
         }
+        let _call = self.begin(NAME, Location::caller(), None);
         left_place::leave_none(self)?;
         // A PE must not count as gone before its writes are visible, and its notifications (F5).
         let quiet = self.quiet_all();
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {
             return Ok(());
         }
-        let reported = crate::dsm::stats::report(self);
         self.control().announce_leaving();
         let quiet = match self.has_relays() {
             true => {
@@ -69,7 +73,6 @@ impl Pe {
             })?;
         }
         self.control().step(self.me(), State::Finalizing, State::Done);
-        quiet?;
-        reported
+        Ok(quiet?)
     }
 }

@@ -20,6 +20,8 @@ use crate::endpoint::ending;
 use crate::endpoint::fabric::Fabric;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Watcher;
+use crate::endpoint::recorder::file::{self as record, RecordFile};
+use crate::endpoint::recorder::part::Part;
 use crate::job::Job;
 use crate::multicast;
 use crate::sync::barrier::Algorithm;
@@ -98,6 +100,7 @@ type Connect = dyn Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync;
 pub struct JobOptions {
     fabric: Option<Arc<Connect>>,
     check: Option<bool>,
+    record: Option<Arc<RecordFile>>,
 }
 
 shows!([] JobOptions as "JobOptions", |it| fabric = it.fabric.is_some(), check = it.check);
@@ -121,6 +124,12 @@ impl JobOptions {
     /// Turns the checks that cost time on or off, whatever `MEMONET_CHECK` says.
     pub fn check(mut self, check: bool) -> Self {
         self.check = Some(check);
+        self
+    }
+
+    /// For launchers and tests: has all PEs record into this file, which has a part for each.
+    pub fn record(mut self, file: Arc<RecordFile>) -> Self {
+        self.record = Some(file);
         self
     }
 }
@@ -178,7 +187,8 @@ impl Job {
         let seat = Seat::new(Arc::new(control), me);
         let fabric = connect(&seat)?;
         let watch = watch.map(|watch| Box::new(watch) as Box<dyn Watcher>);
-        let job = Job::at(seat, fabric, watch, check)?;
+        let part = record::inherited(seat.me, seat.npes())?;
+        let job = Job::at(seat, fabric, watch, check, part)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
@@ -188,10 +198,12 @@ impl Job {
         fabric: Option<Box<dyn Fabric>>,
         watch: Option<Box<dyn Watcher>>,
         check: bool,
+        part: Option<Part>,
     ) -> Result<Job> {
         ending::mark_children()?;
         let pe = Pe::new(seat.control, seat.me, fabric, watch);
-        let pe = Arc::new(pe.with_checks(check).with_descriptor(seat.descriptor));
+        let pe = pe.with_checks(check).with_descriptor(seat.descriptor).with_recorder(part);
+        let pe = Arc::new(pe);
         wait::state::begin(&pe);
         tell_of_start(&pe);
         let world = Arc::new(Team::world(&pe)?);
@@ -249,7 +261,8 @@ impl Job {
             .map(|me| {
                 let seat = Seat::new(control.clone(), me);
                 let fabric = options.fabric.as_ref().map(|connect| connect(&seat)).transpose()?;
-                Job::at(seat, fabric, None, check)
+                let record = options.record.as_ref().map(|file| file.part(me)).transpose()?;
+                Job::at(seat, fabric, None, check, record)
             })
             .collect::<Result<Vec<_>>>()?;
         let first_panic = Mutex::new(None);

@@ -8,6 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 
 impl<T: Plain> Multicast<T> {
     /// Publishes a block of any length, 0 included. Waits where a reader is too far behind. Writer
@@ -17,7 +18,9 @@ impl<T: Plain> Multicast<T> {
     /// [`Error::PeerFailed`] when it waits for a reader that is gone, or [`Error::Silent`], unless
     /// the channel survives that; [`Error::Misuse`] at a reader.
     #[inline]
+    #[track_caller]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
+        let _call = self.writer()?.pe.begin("Multicast::publish", Location::caller(), None);
         publish(self.writer()?, block)
     }
 
@@ -30,7 +33,9 @@ impl<T: Plain> Multicast<T> {
     /// # Errors
     /// As for [`publish`](Self::publish); [`Error::Overflow`].
     #[inline]
+    #[track_caller]
     pub fn claim(&mut self, len: usize) -> Result<Claim<'_, T>> {
+        let _call = self.writer()?.pe.begin("Multicast::claim", Location::caller(), None);
         let bytes = block_bytes::<T>(len)?;
         let writer = self.writer()?;
         if bytes > writer.ring().most() {
@@ -45,7 +50,9 @@ impl<T: Plain> Multicast<T> {
     /// # Errors
     /// As for [`claim`](Self::claim).
     #[inline]
+    #[track_caller]
     pub fn try_claim(&mut self, len: usize) -> Result<Option<Claim<'_, T>>> {
+        let _call = self.writer()?.pe.begin("Multicast::try_claim", Location::caller(), None);
         let bytes = block_bytes::<T>(len)?;
         let writer = self.writer()?;
         if bytes > writer.ring().most() {
@@ -65,7 +72,9 @@ impl<T: Plain> Multicast<T> {
     /// After the last block: [`Error::Closed`] when the writer has left, [`Error::PeerFailed`] when
     /// it has died. [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
     #[inline]
+    #[track_caller]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
+        let _call = self.reader()?.pe.begin("Multicast::recv", Location::caller(), None);
         if !self.assembled {
             let reader = self.reader()?;
             let record = reader.next()?;
@@ -85,7 +94,9 @@ impl<T: Plain> Multicast<T> {
     /// # Errors
     /// As for [`recv`](Self::recv).
     #[inline]
+    #[track_caller]
     pub fn try_recv(&mut self, to: &mut Vec<T>) -> Result<bool> {
+        let _call = self.reader()?.pe.begin("Multicast::try_recv", Location::caller(), None);
         while !self.assembled {
             let Some(record) = self.reader()?.try_next()? else {
                 return Ok(false);
@@ -110,7 +121,9 @@ impl<T: Plain> Multicast<T> {
     /// # Errors
     /// As for [`recv`](Self::recv).
     #[inline]
+    #[track_caller]
     pub fn peek(&mut self) -> Result<Peek<'_, T>> {
+        let _call = self.reader()?.pe.begin("Multicast::peek", Location::caller(), None);
         if !self.assembled {
             let reader = self.reader()?;
             let record = reader.next()?;
@@ -127,7 +140,9 @@ impl<T: Plain> Multicast<T> {
     /// # Errors
     /// As for [`recv`](Self::recv).
     #[inline]
+    #[track_caller]
     pub fn try_peek(&mut self) -> Result<Option<Peek<'_, T>>> {
+        let _call = self.reader()?.pe.begin("Multicast::try_peek", Location::caller(), None);
         while !self.assembled {
             let Some(record) = self.reader()?.try_next()? else {
                 return Ok(None);
@@ -285,7 +300,9 @@ impl<'a, T: Plain> Claim<'a, T> {
     /// # Errors
     /// None for a block in place; else as for [`Multicast::publish`].
     #[inline]
+    #[track_caller]
     pub fn commit(self) -> Result<()> {
+        let _call = self.writer.pe.begin("Claim::commit", Location::caller(), None);
         match self.memory {
             Memory::InPlace(room, _) => {
                 self.writer.publish(room, self.len * size_of::<T>(), Fragment::WHOLE);

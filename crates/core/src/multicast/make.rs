@@ -20,6 +20,7 @@ use crate::base::shm::Plain;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Relay;
+use crate::endpoint::recorder::objects::ObjectKind;
 use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::job::agree::{Collective, KIND_MULTICAST};
@@ -29,6 +30,7 @@ use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
+use std::panic::Location;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -124,12 +126,14 @@ impl Job {
     /// [`Error::NoSuchPe`]; [`Error::Misuse`] when the writer is a reader, or a PE is one twice, or
     /// `T` has no size; [`Error::OutOfMemory`], [`Error::Unequal`], [`Error::TooMany`],
     /// [`Error::PeerFailed`].
+    #[track_caller]
     pub fn multicast<T: Plain>(
         &self,
         writer: usize,
         readers: &[usize],
         options: MulticastOptions,
     ) -> Result<Multicast<T>> {
+        let _call = self.pe.begin("Job::multicast", Location::caller(), None);
         let unit = align_of::<T>().max(8) as u64;
         // Room to align the ring, as windows are aligned to less.
         let slack = if unit > LINE { unit } else { 0 };
@@ -527,6 +531,7 @@ impl Channel<'_> {
         };
         Writer {
             pe: pe.clone(),
+            counters: pe.count_channel(ObjectKind::Writer),
             ring: self.own_ring(),
             position: 0,
             limit: 0,
@@ -594,6 +599,7 @@ impl Channel<'_> {
     ) -> Reader {
         Reader {
             pe: self.pe.clone(),
+            counters: self.pe.count_channel(ObjectKind::Reader),
             ring,
             position: 0,
             reported: 0,

@@ -10,6 +10,7 @@ use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::objects::Counters;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 pub(super) struct Reader {
     pub(super) pe: Arc<Pe>,
+    /// Where this PE records.
+    pub(super) counters: Option<Counters>,
     pub(super) ring: Ring,
     /// The next record.
     pub(super) position: u64,
@@ -210,6 +213,9 @@ impl Reader {
     /// Consumes the next record.
     #[inline]
     pub(super) fn consume(&mut self, record: Record) {
+        if let Some(counters) = &self.counters {
+            counters.passed(record.len, record.part.last);
+        }
         self.position += self.ring.record(record.len);
         if let Reporting::Node(node) | Reporting::Host { node, .. } = &self.reporting {
             node.hide();

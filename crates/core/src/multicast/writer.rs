@@ -9,6 +9,7 @@ use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::objects::Counters;
 use crate::wait::limit::{Limit, Patience};
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 pub(super) struct Writer {
     pub(super) pe: Arc<Pe>,
+    /// Where this PE records.
+    pub(super) counters: Option<Counters>,
     pub(super) ring: Ring,
     /// The end of the published log.
     pub(super) position: u64,
@@ -135,6 +138,9 @@ impl Writer {
     /// Publishes the record, whose block is complete.
     #[inline(always)]
     pub(super) fn publish(&mut self, room: Room, len: usize, part: Fragment) {
+        if let Some(counters) = &self.counters {
+            counters.passed(len, part.last);
+        }
         let start = self.position + room.padding;
         let end = start + self.ring.record(len);
         self.ring.set_word(end, 0); // M2

@@ -17,11 +17,12 @@ use crate::base::layout::MAX_BARRIERS;
 use crate::base::shows;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::events::TextId;
 use crate::sync::barrier::{Algorithm, Barrier, rank_of};
 use forced::Forced;
 use network::Network;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use steps::Steps;
 
 /// An ordered subset of the job's PEs, with a barrier and collectives of its own. All members must
@@ -69,6 +70,8 @@ pub struct Team {
     proposals: AtomicUsize,
     /// The algorithm of collectives that the user forces.
     forced: Option<Forced>,
+    /// The members as a text of this PE's timeline.
+    label: OnceLock<TextId>,
 }
 
 shows!([] Team as "Team", |it| rank = it.rank, members = it.members);
@@ -107,11 +110,19 @@ impl Team {
             proposals: AtomicUsize::new(0),
             forced,
             members,
+            label: OnceLock::new(),
         })
     }
 
     pub(crate) fn pe(&self) -> &Arc<Pe> {
         &self.pe
+    }
+
+    /// Says for a timeline that this PE is in a call of all members, to which it gives so many
+    /// bytes.
+    #[inline(always)]
+    pub(crate) fn note_call(&self, bytes: usize) {
+        self.pe.note_team(self.slot, &self.label, &self.members, bytes);
     }
 
     /// Whether all members are near to each other; otherwise some are behind a fabric. All members
@@ -210,7 +221,10 @@ impl Team {
     /// [`Error::PeerFailed`] when a member is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.pe.call("Team::barrier", None, || self.barrier.pass())
+        self.pe.call("Team::barrier", None, || {
+            self.note_call(0);
+            self.barrier.pass()
+        })
     }
 
     /// The team's own barrier, for its split-phase calls: a PE arrives, does work that does not

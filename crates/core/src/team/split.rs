@@ -3,6 +3,7 @@
 use super::Team;
 use crate::base::error::{Error, Result};
 use crate::sync::barrier::{Algorithm, rank_of};
+use std::panic::Location;
 
 impl Team {
     /// Makes a team of the `size` members of this team with ranks `start`, `start + stride`, and so
@@ -28,7 +29,9 @@ impl Team {
     /// team, [`Error::Misuse`] for a `size` of 0, or for a `stride` of 0 with a larger `size` than
     /// 1; [`Error::Unequal`] when members give different numbers; [`Error::TooMany`]. And
     /// [`Error::PeerFailed`].
+    #[track_caller]
     pub fn split_strided(&self, start: usize, stride: isize, size: usize) -> Result<Option<Team>> {
+        let _call = self.pe.begin("Team::split_strided", Location::caller(), None);
         let pes = self.strided(start, stride, size).and_then(|pes| {
             Algorithm::forced(size)?;
             Ok(pes)
@@ -63,7 +66,9 @@ impl Team {
     /// An error of one member is returned at all: [`Error::Misuse`] for an `xrange` of 0;
     /// [`Error::Unequal`] when members give different numbers; [`Error::TooMany`], and then neither
     /// team is made. And [`Error::PeerFailed`].
+    #[track_caller]
     pub fn split_2d(&self, xrange: usize) -> Result<(Team, Team)> {
+        let _call = self.pe.begin("Team::split_2d", Location::caller(), None);
         let width = xrange.clamp(1, self.len());
         let (x, y) = (self.rank % width, self.rank / width);
         let row = &self.members[y * width..self.len().min((y + 1) * width)];
@@ -104,7 +109,9 @@ impl Team {
     /// assert_eq!(node.members(), [0, 1]); // this job has one node
     /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
+    #[track_caller]
     pub fn split_by_node(&self) -> Result<Team> {
+        let _call = self.pe.begin("Team::split_by_node", Location::caller(), None);
         let (pe, record) = (&self.pe, self.pe.record());
         if !record.is_mixed() && !record.is_one_node() {
             return self.among(&[pe.me()]);

@@ -98,6 +98,7 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
 
 #[inline(never)]
 fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+    let _recorded = pe.recorder().and_then(|recorder| recorder.wait(&terms.awaiting));
     if pe.is_simulated() {
         return simulated::wait(pe, terms, look);
     }

@@ -204,10 +204,10 @@ pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::base::compare::Cmp;
     use crate::job::Job;
     use crate::lifecycle::start::JobOptions;
     use crate::multicast::MulticastOptions;
-    use crate::window::until::Cmp;
     use std::sync::atomic::AtomicUsize;
 
     /// How often a PE that reads so many times, each after `apart` cycles, would yield.

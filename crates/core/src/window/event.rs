@@ -24,6 +24,7 @@
 //! * V6: *The thread ends once, and is there when it is needed.* It leaves under the lock of the
 //!   list, where it finds it empty; who adds an event there starts another thread.
 
+use crate::base::compare::Cmp;
 use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::base::shm::Word;
@@ -33,7 +34,6 @@ use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
-use crate::window::until::Cmp;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};

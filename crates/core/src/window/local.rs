@@ -157,9 +157,7 @@ impl<T: Plain> Window<T> {
     ///
     /// OpenSHMEM: `shmem_ptr`; MPI: `MPI_Win_shared_query`.
     pub fn near_ptr(&self, pe: usize, index: usize) -> Option<*mut T> {
-        match self.target(pe, index, 1, crate::base::access::Access::ReadWrite).ok()?.route {
-            crate::endpoint::route::Route::Near(p) => Some(p.cast()),
-            crate::endpoint::route::Route::Far(_) => None,
-        }
+        let target = self.target(pe, index, 1, crate::base::access::Access::ReadWrite).ok()?;
+        target.route.mapped().map(|p| p.cast())
     }
 }

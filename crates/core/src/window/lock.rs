@@ -6,6 +6,7 @@ use crate::base::error::{Error, Result};
 use crate::base::shows;
 use crate::sync::left_place;
 use crate::sync::lock::Queue;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A lock in a word of a window: one PE of the whole job holds it at a time. Made by
@@ -72,7 +73,9 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
+    #[track_caller]
     pub fn lock(&self) -> Result<Held<'_>> {
+        let _call = self.window.pe.begin("Lock::lock", Location::caller(), Some(self.window.made));
         let queue = self.queue();
         queue.set().inspect_err(|_| {
             if queue.has_left_place() {
@@ -88,7 +91,10 @@ impl Lock {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
+    #[track_caller]
     pub fn try_lock(&self) -> Result<Option<Held<'_>>> {
+        let _call =
+            self.window.pe.begin("Lock::try_lock", Location::caller(), Some(self.window.made));
         Ok(self.queue().test()?.then(|| Held { lock: self }))
     }
 }
@@ -110,8 +116,11 @@ impl Held<'_> {
     ///
     /// # Errors
     /// The error with which an earlier write failed; after a drop, the next quiet reports it.
+    #[track_caller]
     pub fn release(self) -> Result<()> {
         let lock = self.lock;
+        let made = Some(lock.window.made);
+        let _call = lock.window.pe.begin("Held::release", Location::caller(), made);
         std::mem::forget(self);
         Ok(lock.queue().clear()?)
     }
@@ -119,8 +128,10 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        let window = &self.lock.window;
+        let _call = window.pe.begin("Held::release", Location::caller(), Some(window.made));
         if let Err(error) = self.lock.queue().clear() {
-            self.lock.window.pe.surface_later(*error);
+            window.pe.surface_later(*error);
         }
     }
 }

@@ -216,7 +216,7 @@ impl Inner {
                 if !self.access.allows(wanted) && pe != self.pe.me() {
                     return self.denied(pe, wanted);
                 }
-                Ok(Target { route: self.pe.route(pe, base + offset as u64), hold: None })
+                Ok(Target { route: self.pe.program_route(pe, base + offset as u64), hold: None })
             }
             Place::Restricted(restricted) => {
                 restricted.resolve(&self.pe, pe, offset, wanted, attached)
@@ -232,6 +232,8 @@ impl Inner {
             // Each use of a right is counted.
             Place::Restricted(_) => None,
         };
+        // Recorded operations go by the recorder.
+        let near = near.filter(|_| self.pe.recorder().is_none());
         let (pes, parts, stride) =
             near.map_or((0..0, std::ptr::null_mut(), 0), |near| (near.pes, near.zero, near.stride));
         let count = |wanted| if self.access.allows(wanted) { pes.len() } else { 0 };
@@ -302,9 +304,11 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// [`Error::Unequal`] when PEs free different windows, [`Error::PeerFailed`].
+    #[track_caller]
     pub fn free(self) -> Result<()> {
         let (pe, world, id) =
             (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
+        let _call = pe.begin("Window::free", Location::caller(), Some(self.inner.made));
         drop(self);
         let mut call = Collective::begin(&pe, &world)?;
         call.agree(Ok([KIND_FREE, id, 0, 0]))?;
@@ -375,7 +379,7 @@ impl<T: Plain> Window<T> {
         if end > self.len() || pe >= inner.pe.npes() || pe == self.reach.me {
             return None;
         }
-        match inner.pe.route(pe, base + (index * size_of::<T>()) as u64) {
+        match inner.pe.program_route(pe, base + (index * size_of::<T>()) as u64) {
             Route::Far(at) if inner.access.allows(wanted) => Some(at),
             _ => None,
         }

@@ -71,7 +71,7 @@ impl<T: Plain> Window<T> {
             let (me, bytes) = (&self.inner.pe, count * size_of::<T>());
             if let Some(to) = self.far(pe, index, count, Access::Write) {
                 // SAFETY: the caller promises the source.
-                unsafe { me.fabric().put(to, from.cast(), bytes) }?;
+                unsafe { me.fabric_of(to).put(to, from.cast(), bytes) }?;
                 me.wrote(pe);
                 return Ok(());
             }
@@ -257,7 +257,7 @@ impl<T: Plain> Window<T> {
             {
                 let src = source.reach.local.wrapping_add(from.start * size_of::<T>());
                 // SAFETY: both ranges were checked, and are of two PEs; for the source, as below.
-                unsafe { me.fabric().put_nbi(to, src, count * size_of::<T>()) }?;
+                unsafe { me.fabric_of(to).put_nbi(to, src, count * size_of::<T>()) }?;
                 me.wrote(pe);
                 return Ok(());
             }
@@ -267,7 +267,7 @@ impl<T: Plain> Window<T> {
                 route @ Route::Near(_) => unsafe { route.put(me, src, bytes) }?,
                 // SAFETY: the source is window memory: a segment stays mapped as long as the job,
                 // and a restricted part is unmapped only when the fabric is quiet.
-                Route::Far(to) => unsafe { me.fabric().put_nbi(to, src, bytes) }?,
+                Route::Far(to) => unsafe { me.fabric_of(to).put_nbi(to, src, bytes) }?,
             }
             me.wrote(pe);
             Ok(())
@@ -532,28 +532,18 @@ impl<T: Plain> Window<T> {
             check_together(self, signals)?;
             let word = signals.target(pe, signal, 1, signal_access(op))?;
             let target = self.target(pe, index, from.len(), Access::Write)?;
-            let me = &self.inner.pe;
-            match (target.route, word.route) {
-                (Route::Far(to), Route::Far(at)) => {
-                    // SAFETY: `from` is private memory, readable during the call.
-                    unsafe {
-                        me.fabric().put_signal(
-                            to,
-                            from.as_ptr().cast(),
-                            size_of_val(from),
-                            at,
-                            op,
-                            value,
-                        )
-                    }
-                }
-                (to, at) => {
-                    // SAFETY: as in `put`. A near copy is complete, for every later store, when it
-                    // returns.
-                    unsafe { to.put(me, from.as_ptr().cast(), size_of_val(from))? };
-                    Ok(at.signal(me, pe, op, value)?)
-                }
-            }
+            // SAFETY: `from` is private memory, readable during the call; both ranges were resolved.
+            let put = unsafe {
+                target.route.put_signal(
+                    &self.inner.pe,
+                    from.as_ptr().cast(),
+                    size_of_val(from),
+                    (word.route, pe),
+                    op,
+                    value,
+                )
+            };
+            Ok(put?)
         })
     }
 }

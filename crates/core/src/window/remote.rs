@@ -139,7 +139,7 @@ impl<T: Word, A> Remote<T, A> {
 
     /// Whether it is mapped into this process.
     pub fn is_near(&self) -> bool {
-        matches!(self.route, Route::Near(_))
+        self.route.mapped().is_some()
     }
 }
 
@@ -163,6 +163,7 @@ impl<T: Word, A: CanWrite> Remote<T, A> {
     /// about 4 ms, and at once when this PE enters any wait, fence or quiet. [`Window::signal`]
     /// wakes it at once.
     #[inline(always)]
+    #[track_caller]
     pub fn store(&self, value: T) {
         self.route.post(&self.window.pe, value);
     }
@@ -176,6 +177,7 @@ impl<T: Word, A: CanRead> Remote<T, A> {
     /// # Errors
     /// Only on a far PE: what the fabric reports.
     #[inline(always)]
+    #[track_caller]
     pub fn load(&self) -> Result<T> {
         let value = self.route.load(&self.window.pe)?;
         self.has_read(value);
@@ -195,6 +197,7 @@ impl<T: Word, A> Remote<T, A> {
 
 impl<T: Word> Remote<T, ReadWrite> {
     #[inline(always)]
+    #[track_caller]
     fn fetch_op(&self, op: AtomicOp, operand: T) -> Result<T> {
         let old = self.route.fetch_op(&self.window.pe, op, operand)?;
         if op.keeps(old.to_bits(), operand.to_bits()) {
@@ -210,6 +213,7 @@ impl<T: Word> Remote<T, ReadWrite> {
     /// # Errors
     /// Only on a far PE: what the fabric reports. This holds for all atomics.
     #[inline(always)]
+    #[track_caller]
     pub fn swap(&self, value: T) -> Result<T> {
         self.fetch_op(AtomicOp::Swap, value)
     }
@@ -234,6 +238,7 @@ impl<T: Word> Remote<T, ReadWrite> {
     /// # Errors
     /// As for [`swap`](Self::swap).
     #[inline(always)]
+    #[track_caller]
     pub fn compare_swap(&self, expected: T, new: T) -> Result<T> {
         let old = self.route.compare_swap(&self.window.pe, expected, new)?;
         if old.to_bits() != expected.to_bits() || old.to_bits() == new.to_bits() {
@@ -249,6 +254,7 @@ impl<T: Word> Remote<T, ReadWrite> {
     /// # Errors
     /// As for [`swap`](Self::swap).
     #[inline(always)]
+    #[track_caller]
     pub fn fetch(&self) -> Result<T> {
         match self.route {
             Route::Near(_) => self.load(),
@@ -264,6 +270,7 @@ impl<T: Word> Remote<T, ReadWrite> {
     /// # Errors
     /// As for [`swap`](Self::swap).
     #[inline(always)]
+    #[track_caller]
     pub fn set(&self, value: T) -> Result<()> {
         self.swap(value).map(drop)
     }
@@ -292,6 +299,7 @@ macro_rules! arithmetic {
                 /// # Errors
                 /// As for [`swap`](Self::swap).
                 #[inline(always)]
+                #[track_caller]
                 pub fn $fetch(&self, value: T) -> Result<T> {
                     self.fetch_op(AtomicOp::$op, value)
                 }
@@ -306,6 +314,7 @@ macro_rules! arithmetic {
                 /// # Errors
                 /// As for [`swap`](Self::swap).
                 #[inline(always)]
+                #[track_caller]
                 pub fn $plain(&self, value: T) -> Result<()> {
                     self.fetch_op(AtomicOp::$op, value).map(drop)
                 }

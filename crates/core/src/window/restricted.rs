@@ -29,6 +29,7 @@ use crate::window::descriptors::{Arrived, Socket};
 use crate::window::{Inner, Target, Window, element_bytes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::mem::offset_of;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -409,7 +410,7 @@ impl Restricted {
             Some(mapping) => Route::Near(mapping.at(at)),
             None => Route::Far(FarAddress { pe: home as u32, region: self.region(), offset: at }),
         };
-        Ok(Target { route, hold })
+        Ok(Target { route: pe.recorded(home, route), hold })
     }
 
     /// What `key` opens here: its epoch, if it was made from the grant that is in force.
@@ -512,7 +513,10 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// As for [`key`](Self::key).
+    #[track_caller]
     pub fn revoke(&self) -> Result<()> {
+        let _call =
+            self.inner.pe.begin("Window::revoke", Location::caller(), Some(self.inner.made));
         let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
         // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the
         // module's proof needs.
@@ -536,7 +540,10 @@ impl<T: Plain> Window<T> {
     /// As for [`key`](Self::key); [`Error::Timeout`]. [`Error::PeerFailed`] where a PE that is a
     /// thread of this process has died and a remote that it resolved lives on: another thread may
     /// use it.
+    #[track_caller]
     pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
+        let _call =
+            self.inner.pe.begin("Window::revoke_wait", Location::caller(), Some(self.inner.made));
         let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
         let hold = pe.control().geometry().hold(restricted.key, pe.me());
         let done = |holder: usize| {
@@ -575,7 +582,9 @@ impl Job {
     /// [`Error::WrongKey`] for a key that was never made in this job, or to a part that is not a
     /// whole number of `T`; [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right
     /// to it.
+    #[track_caller]
     pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
+        let _call = self.pe.begin("Job::attach", Location::caller(), None);
         element_bytes::<T>(0)?;
         let home = key.home as usize;
         let wrong = || Error::WrongKey { pe: home };

@@ -9,6 +9,7 @@
 
 mod locks;
 
+use crate::base::compare::Cmp;
 use crate::base::error::{Error, Result};
 use crate::base::layout::ALIGNMENT;
 pub use crate::base::memory::page_size;
@@ -39,7 +40,7 @@ pub struct Segment {
     stride: usize,
     /// The near PEs.
     near: Range<usize>,
-    /// The number of PEs where all are near; otherwise 0.
+    /// The number of PEs where all are near and nothing is recorded; otherwise 0.
     all_near: usize,
     npes: usize,
 }
@@ -60,7 +61,10 @@ impl Job {
             .map_or((0..0, std::ptr::null_mut()), |near| (near.pes, near.zero));
         Segment {
             local: self.pe.local(0),
-            all_near: if near.len() == self.npes() { near.len() } else { 0 },
+            all_near: match near.len() == self.npes() && self.pe.recorder().is_none() {
+                true => near.len(),
+                false => 0,
+            },
             near,
             zero,
             stride: self.pe.control().geometry().segment_stride as usize,
@@ -267,10 +271,23 @@ impl Segment {
         }
         let route = match pe < self.all_near {
             true => Route::Near(self.zero.wrapping_add(pe * self.stride + offset as usize)),
-            false if pe < self.npes => self.pe.route(pe, offset),
+            false if pe < self.npes => self.pe.program_route(pe, offset),
             false => return None,
         };
         Some(Spot { owner: &self.pe, pe, bytes, route })
+    }
+
+    /// The word of 8 bytes at `offset` of `pe`'s segment, for the front end itself: nobody records
+    /// that it is read.
+    ///
+    /// # Errors
+    /// Only on a far PE: what the fabric reports.
+    ///
+    /// # Panics
+    /// When there is no such PE, or no such aligned word.
+    pub fn own_word(&self, pe: usize, offset: u64) -> Result<u64> {
+        assert!(pe < self.npes && offset.is_multiple_of(8) && offset + 8 <= self.stride as u64);
+        Ok(self.pe.route(pe, offset).load(&self.pe)?)
     }
 
     /// Waits until `look` gives something. `look` reads words of this PE's own memory through
@@ -281,6 +298,12 @@ impl Segment {
     #[inline(always)]
     pub fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Result<R> {
         Ok(wait::until(&self.pe, Terms::forever(Awaiting::Word), look)?)
+    }
+
+    /// Says for a timeline what the next [`wait`](Self::wait) looks at: a word of `bytes` bytes at
+    /// this offset of this PE's segment, if it lies there, and its comparison with `value`.
+    pub fn note_word(&self, offset: Option<u64>, bytes: usize, cmp: Cmp, value: u64) {
+        self.pe.note_word_at(offset, bytes, cmp, value);
     }
 
     /// Polls once, as [`wait`](Self::wait) does. It also moves other PEs on that depend on this
@@ -363,9 +386,9 @@ impl Spot<'_> {
     /// The memory is mapped there too, for as long as the spot is used.
     #[must_use]
     pub unsafe fn as_seen_at(&self, address: *mut u8) -> Self {
-        match self.route {
-            Route::Near(_) => Spot { route: Route::Near(address), ..*self },
-            Route::Far(_) => *self,
+        match self.route.mapped() {
+            Some(_) => Spot { route: self.owner.recorded(self.pe, Route::Near(address)), ..*self },
+            None => *self,
         }
     }
 
@@ -385,10 +408,7 @@ impl Spot<'_> {
     /// Address of the range in this process, if it is mapped.
     #[inline(always)]
     pub fn near(&self) -> Option<*mut u8> {
-        match self.route {
-            Route::Near(at) => Some(at),
-            Route::Far(_) => None,
-        }
+        self.route.mapped()
     }
 
     /// The word here. Segments begin at pages, and so do the places of
@@ -431,6 +451,20 @@ impl Spot<'_> {
         Ok(value)
     }
 
+    /// Loads the word at the range's start as an atomic: in order with other atomics on it, on every
+    /// fabric.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn fetch<T: Word>(&self) -> Result<T> {
+        match self.route {
+            Route::Near(_) => self.load(),
+            // An atomic that changes nothing, so that the fabric orders it with its other atomics:
+            // it replaces 0 by 0.
+            Route::Far(_) => self.compare_swap(T::from_bits(0), T::from_bits(0)),
+        }
+    }
+
     /// Updates the word at the range's start atomically; gives what it held.
     ///
     /// # Errors
@@ -451,7 +485,7 @@ impl Spot<'_> {
         let Route::Far(at) = self.word::<T>() else {
             return self.fetch_op(op, operand).map(drop);
         };
-        self.owner.fabric().apply(at, size_of::<T>(), op, operand.to_bits())?;
+        self.owner.fabric_of(at).apply(at, size_of::<T>(), op, operand.to_bits())?;
         self.wrote();
         Ok(())
     }
@@ -510,7 +544,7 @@ impl Spot<'_> {
             // SAFETY: the caller promises the source; the range was checked.
             Route::Near(to) => unsafe { shm::copy_overlapping(to, from, self.bytes) },
             // SAFETY: as above.
-            Route::Far(to) => unsafe { self.owner.fabric().put(to, from, self.bytes) }?,
+            Route::Far(to) => unsafe { self.owner.fabric_of(to).put(to, from, self.bytes) }?,
         }
         self.wrote();
         Ok(())
@@ -529,7 +563,7 @@ impl Spot<'_> {
             // SAFETY: the caller promises the source; the range was checked.
             Route::Near(to) => unsafe { shm::copy_overlapping(to, from, self.bytes) },
             // SAFETY: as above.
-            Route::Far(to) => unsafe { self.owner.fabric().put_nbi(to, from, self.bytes) }?,
+            Route::Far(to) => unsafe { self.owner.fabric_of(to).put_nbi(to, from, self.bytes) }?,
         }
         self.wrote();
         Ok(())
@@ -548,7 +582,7 @@ impl Spot<'_> {
             // SAFETY: the caller promises the destination; the range was checked.
             Route::Near(from) => unsafe { shm::copy_overlapping(to, from, self.bytes) },
             // SAFETY: as above.
-            Route::Far(from) => unsafe { self.owner.fabric().get(from, to, self.bytes) }?,
+            Route::Far(from) => unsafe { self.owner.fabric_of(from).get(from, to, self.bytes) }?,
         }
         Ok(())
     }
@@ -584,7 +618,9 @@ impl Spot<'_> {
         match (self.route, signal.route) {
             (Route::Far(to), Route::Far(word)) => {
                 // SAFETY: the caller promises the source; both ranges were checked.
-                unsafe { self.owner.fabric().put_signal(to, from, self.bytes, word, op, value) }?;
+                unsafe {
+                    self.owner.fabric_of(to).put_signal(to, from, self.bytes, word, op, value)
+                }?;
                 Ok(())
             }
             _ => {
@@ -605,8 +641,8 @@ impl Spot<'_> {
         signal: Option<(&Spot<'_>, SignalOp, u64)>,
         kept: bool,
     ) -> Result<()> {
-        let Route::Far(to) = self.route else { return Ok(()) };
-        let signal = signal.and_then(|(word, op, value)| match word.route {
+        let Route::Far(to) = self.route.unrecorded() else { return Ok(()) };
+        let signal = signal.and_then(|(word, op, value)| match word.route.unrecorded() {
             Route::Far(at) => Some(Signal { at, op, value }),
             Route::Near(_) => None,
         });
@@ -637,6 +673,6 @@ impl Spot<'_> {
             return unsafe { self.put_signal(from, signal, op, value) };
         };
         // SAFETY: the caller promises the source; both ranges were checked.
-        unsafe { self.owner.fabric().put_signal_nbi(to, from, self.bytes, at, op, value) }
+        unsafe { self.owner.fabric_of(to).put_signal_nbi(to, from, self.bytes, at, op, value) }
     }
 }

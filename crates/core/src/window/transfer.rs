@@ -5,11 +5,13 @@ use crate::base::shm::Plain;
 use crate::base::shows;
 use crate::endpoint::belongs::check_together;
 use crate::endpoint::fabric::{Prepared, Signal, SignalOp};
+use crate::endpoint::recorder::Kind;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::window::put::signal_access;
 use crate::window::{Inner, Target, Window};
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A copy from this PE's own part of a window to another PE's part of one, checked and resolved in
@@ -123,9 +125,11 @@ impl Transfer {
 
     /// Has the fabric prepare what there is by now, where the target is far.
     fn prepare_far(&mut self) -> Result<()> {
-        let Route::Far(to) = self.target.route else { return Ok(()) };
+        let Route::Far(to) = self.target.route.unrecorded() else { return Ok(()) };
         let signal = self.signal.as_ref().map(|&(ref word, op, value)| {
-            let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
+            let Route::Far(at) = word.route.unrecorded() else {
+                unreachable!("a PE is either near or far")
+            };
             Signal { at, op, value }
         });
         self.release();
@@ -152,6 +156,7 @@ impl Transfer {
     ///
     /// # Errors
     /// [`Misuse`](Error::Misuse) while the previous start is not complete.
+    #[track_caller]
     pub fn start(&mut self) -> Result<()> {
         if self.under_way {
             return Err(Error::Misuse(
@@ -159,22 +164,25 @@ impl Transfer {
             ));
         }
         let pe = &self.window.pe;
+        let _call = pe.begin("Transfer::start", Location::caller(), Some(self.window.made));
         if let Some(prepared) = &mut self.prepared {
+            let kind = if self.signal.is_some() { Kind::PutSignal } else { Kind::Put };
+            pe.note(kind, self.target.route, self.bytes);
             self.under_way = true;
             // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
             // restricted part is unmapped only when the fabric is quiet.
             return unsafe { prepared.start(pe.fabric()) };
         }
-        // SAFETY: both ranges were checked when the transfer was prepared, and their windows are
-        // kept.
-        unsafe { self.target.route.put(pe, self.source, self.bytes)? };
-        match &self.signal {
-            Some((word, op, value)) => Ok(word.route.signal(pe, self.pe, *op, *value)?),
-            None => {
-                pe.wrote(self.pe);
-                Ok(())
-            }
-        }
+        let (to, src, len) = (self.target.route, self.source, self.bytes);
+        let Some((word, op, value)) = &self.signal else {
+            // SAFETY: both ranges were checked when the transfer was prepared, and their windows
+            // are kept.
+            unsafe { to.put(pe, src, len) }?;
+            pe.wrote(self.pe);
+            return Ok(());
+        };
+        // SAFETY: as above.
+        Ok(unsafe { to.put_signal(pe, src, len, (word.route, self.pe), *op, *value) }?)
     }
 
     /// Whether the last start is complete: the block is visible at the target, and the source may
@@ -184,7 +192,10 @@ impl Transfer {
     ///
     /// # Errors
     /// The error with which the copy failed.
+    #[track_caller]
     pub fn test(&mut self) -> Result<bool> {
+        let _call =
+            self.window.pe.begin("Transfer::test", Location::caller(), Some(self.window.made));
         if self.under_way
             && let Some(prepared) = &mut self.prepared
         {
@@ -202,11 +213,13 @@ impl Transfer {
     ///
     /// # Errors
     /// The error with which the copy failed.
+    #[track_caller]
     pub fn wait(&mut self) -> Result<()> {
         if std::mem::take(&mut self.under_way)
             && let Some(prepared) = &mut self.prepared
         {
             let pe = &self.window.pe;
+            let _call = pe.begin("Transfer::wait", Location::caller(), Some(self.window.made));
             pe.wake_written();
             prepared.wait(pe.fabric())?;
             // Where the library completed it first, that kept its error.

@@ -1,44 +1,14 @@
 //! Waiting on words of this PE's own part of a window.
 
+use crate::base::compare::Cmp;
 use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
 use crate::base::shows;
 use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
+use std::panic::Location;
 use std::time::Duration;
-
-/// How a word is compared with a value. OpenSHMEM: `SHMEM_CMP_EQ` and its kin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cmp {
-    /// Equal.
-    Eq,
-    /// Not equal.
-    Ne,
-    /// Less than.
-    Lt,
-    /// Less than or equal.
-    Le,
-    /// Greater than.
-    Gt,
-    /// Greater than or equal.
-    Ge,
-}
-
-impl Cmp {
-    /// Whether the comparison of `word` with `value` holds.
-    #[inline]
-    pub fn holds<T: PartialOrd>(self, word: T, value: T) -> bool {
-        match self {
-            Cmp::Eq => word == value,
-            Cmp::Ne => word != value,
-            Cmp::Lt => word < value,
-            Cmp::Le => word <= value,
-            Cmp::Gt => word > value,
-            Cmp::Ge => word >= value,
-        }
-    }
-}
 
 /// A wait on words of this PE's part, with a time limit or with PEs on which it depends. Made by
 /// [`Window::wait`].
@@ -164,14 +134,20 @@ impl<T: Word> Window<T> {
     ///
     /// OpenSHMEM: `shmem_test`; MPI: `MPI_Test`.
     #[inline]
+    #[track_caller]
     pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
+        let _call =
+            self.inner.pe.begin("Window::test_until", Location::caller(), Some(self.inner.made));
         wait::test(&self.inner.pe, || cmp.holds(self.look(index), value).then_some(())).is_some()
     }
 
     /// The first place in `indices` for whose element the comparison holds now.
     ///
     /// OpenSHMEM: `shmem_test_any`; MPI: `MPI_Testany`.
+    #[track_caller]
     pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
+        let _call =
+            self.inner.pe.begin("Window::test_any", Location::caller(), Some(self.inner.made));
         wait::test(&self.inner.pe, || {
             indices.iter().position(|&index| cmp.holds(self.look(index), value))
         })
@@ -180,7 +156,10 @@ impl<T: Word> Window<T> {
     /// Whether the comparison holds now for all of the elements.
     ///
     /// OpenSHMEM: `shmem_test_all`; MPI: `MPI_Testall`.
+    #[track_caller]
     pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
+        let _call =
+            self.inner.pe.begin("Window::test_all", Location::caller(), Some(self.inner.made));
         let holds = |&index: &usize| cmp.holds(self.look(index), value);
         wait::test(&self.inner.pe, || indices.iter().all(holds).then_some(())).is_some()
     }
@@ -188,7 +167,10 @@ impl<T: Word> Window<T> {
     /// The places in `indices` for whose elements the comparison holds now.
     ///
     /// OpenSHMEM: `shmem_test_some`; MPI: `MPI_Testsome`.
+    #[track_caller]
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
+        let _call =
+            self.inner.pe.begin("Window::test_some", Location::caller(), Some(self.inner.made));
         let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
         let look = || {
             Some((0..indices.len()).filter(holds).collect())
@@ -231,6 +213,7 @@ impl<'a, T: Word> Wait<'a, T> {
             // Checked once; the loop then reads one pointer.
             self.window.look(index);
             let word = self.window.local_ptr().wrapping_add(index).cast_const();
+            self.window.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
             Ok(self.wait(move || {
                 // SAFETY: `index` was checked just now, and the window lives as long as this borrow
                 // of it.
@@ -249,6 +232,7 @@ impl<'a, T: Word> Wait<'a, T> {
         self.window.inner.pe.call("Wait::any", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
+            window.note_words(indices, cmp, value);
             Ok(self
                 .wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
         })
@@ -262,6 +246,7 @@ impl<'a, T: Word> Wait<'a, T> {
     pub fn all(self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
         self.window.inner.pe.call("Wait::all", Some(self.window.inner.made), || {
             let window = self.window;
+            window.note_words(indices, cmp, value);
             // Those before `seen` have compared so, and need no second look.
             let mut seen = 0;
             Ok(self.wait(|| {
@@ -282,6 +267,7 @@ impl<'a, T: Word> Wait<'a, T> {
         self.window.inner.pe.call("Wait::some", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
+            window.note_words(indices, cmp, value);
             Ok(self.wait(|| {
                 let places: Vec<usize> = (0..indices.len())
                     .filter(|&place| cmp.holds(window.look(indices[place]), value))
@@ -289,6 +275,20 @@ impl<'a, T: Word> Wait<'a, T> {
                 (!places.is_empty()).then_some(places)
             })?)
         })
+    }
+}
+
+impl<T: Word> Window<T> {
+    /// Says for a timeline which words of this PE's part its call waits for. Of very many, the
+    /// first.
+    fn note_words(&self, indices: &[usize], cmp: Cmp, value: T) {
+        const MOST: usize = 64;
+        if self.inner.pe.recorder().is_some() {
+            for &index in indices.iter().take(MOST).filter(|&&index| index < self.len()) {
+                let word = self.local_ptr().wrapping_add(index).cast_const();
+                self.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
+            }
+        }
     }
 }
 

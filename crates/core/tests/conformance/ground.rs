@@ -1,9 +1,13 @@
 //! The PEs of the tests: threads. Everything in which another sort of PE would differ is here.
 
 use crate::setup::LONG;
+use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::{Job, JobOptions};
-use std::sync::{Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+
+/// Before the name of a fabric, or of none: PEs record what they do.
+pub const RECORDED: &str = "recorded ";
 
 /// Runs `f` on so many PEs, on the fabric of that name, or with all peers near.
 pub fn run<R: Send>(
@@ -11,8 +15,16 @@ pub fn run<R: Send>(
     npes: usize,
     f: impl Fn(&Job) -> R + Send + Sync,
 ) -> Vec<R> {
+    let (is_recorded, fabric) = match fabric.as_deref().map(|spec| spec.strip_prefix(RECORDED)) {
+        Some(Some(rest)) => (true, Some(rest.to_owned()).filter(|rest| !rest.is_empty())),
+        _ => (false, fabric),
+    };
     let options =
         fabric.map_or_else(JobOptions::new, |spec| memonet_fabrics::options(&spec).unwrap());
+    let options = match is_recorded {
+        true => options.record(Arc::new(RecordFile::create(npes, 0, npes, 0).unwrap())),
+        false => options,
+    };
     Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
 }
 

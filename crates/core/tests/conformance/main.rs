@@ -36,6 +36,8 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)? $($($choice)*)?]);
+        on_every_fabric!(@ recorded RECORDED [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ recorded_mixed RECORDED_MIXED [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ streams STREAMS [$($test)* $($($threads)*)?]);
         on_every_fabric!(
             @ streams_mixed STREAMS_MIXED [$($test)* $($($threads)*)? $($($choice)*)?]

@@ -69,52 +69,74 @@ pub struct Setup {
     /// As in `MEMONET_FABRIC`, without the seed.
     spec: Option<&'static str>,
     seeds: u64,
+    /// Whether all PEs record what they do.
+    recorded: bool,
 }
 
 /// All peers are mapped.
-pub const NEAR: Setup = Setup { name: "near", spec: None, seeds: 1 };
+pub const NEAR: Setup = Setup { name: "near", spec: None, seeds: 1, recorded: false };
 /// All peers are behind the fabric, which delivers at once.
-pub const FAR: Setup = Setup { name: "far", spec: Some("far"), seeds: 1 };
+pub const FAR: Setup = Setup { name: "far", spec: Some("far"), seeds: 1, recorded: false };
 /// The fabric delays deliveries, and wakes sleepers by descriptors.
-pub const LATE: Setup = Setup { name: "late", spec: Some("far:delay_us=40,wake=1"), seeds: 1 };
+pub const LATE: Setup =
+    Setup { name: "late", spec: Some("far:delay_us=40,wake=1"), seeds: 1, recorded: false };
 /// The fabric delays deliveries, and reorders what no fence separates.
 pub const SHUFFLED: Setup =
-    Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3 };
+    Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3, recorded: false };
 
 /// Nodes of two PEs, which are near to each other, with that fabric between nodes.
-pub const MIXED: Setup =
-    Setup { name: "mixed", spec: Some("far:nodes=2,delay_us=40,reorder=1"), seeds: 1 };
+pub const MIXED: Setup = Setup {
+    name: "mixed",
+    spec: Some("far:nodes=2,delay_us=40,reorder=1"),
+    seeds: 1,
+    recorded: false,
+};
 /// As many nodes, to which PEs are dealt in turn; every other node has one CPU. The fabric delivers
 /// at once.
-pub const DEALT: Setup = Setup { name: "dealt", spec: Some("far:nodes=2,deal=1,cpus=1"), seeds: 1 };
+pub const DEALT: Setup =
+    Setup { name: "dealt", spec: Some("far:nodes=2,deal=1,cpus=1"), seeds: 1, recorded: false };
+
+/// All peers are mapped, and each PE records what it does.
+pub const RECORDED: Setup = Setup { name: "recorded", recorded: true, ..NEAR };
+/// The same in nodes of two PEs.
+pub const RECORDED_MIXED: Setup = Setup { name: "recorded, mixed", recorded: true, ..MIXED };
 
 /// Streams of sockets between all PEs.
-pub const STREAMS: Setup = Setup { name: "streams", spec: Some("tcp"), seeds: 1 };
+pub const STREAMS: Setup = Setup { name: "streams", spec: Some("tcp"), seeds: 1, recorded: false };
 /// Nodes of two PEs, with streams between nodes.
 pub const STREAMS_MIXED: Setup =
-    Setup { name: "streams, mixed", spec: Some("tcp:nodes=2"), seeds: 1 };
+    Setup { name: "streams, mixed", spec: Some("tcp:nodes=2"), seeds: 1, recorded: false };
 /// As many nodes, to which PEs are dealt in turn; every other node has one CPU.
-pub const STREAMS_DEALT: Setup =
-    Setup { name: "streams, dealt", spec: Some("tcp:nodes=2,deal=1,cpus=1"), seeds: 1 };
+pub const STREAMS_DEALT: Setup = Setup {
+    name: "streams, dealt",
+    spec: Some("tcp:nodes=2,deal=1,cpus=1"),
+    seeds: 1,
+    recorded: false,
+};
 
 /// What libfabric offers on every machine.
 const PROVIDER: &str = "tcp;ofi_rxm";
 /// Endpoints of libfabric between all PEs.
 pub const LIBFABRIC: Setup =
-    Setup { name: "libfabric", spec: Some("ofi:provider=tcp;ofi_rxm"), seeds: 1 };
+    Setup { name: "libfabric", spec: Some("ofi:provider=tcp;ofi_rxm"), seeds: 1, recorded: false };
 
 /// A reordering fabric so slow that a PE can look between two deliveries, even on a busy machine.
-pub const SHUFFLED_SLOWLY: Setup =
-    Setup { name: "slowly shuffled", spec: Some("far:delay_us=50000,reorder=1"), seeds: 3 };
+pub const SHUFFLED_SLOWLY: Setup = Setup {
+    name: "slowly shuffled",
+    spec: Some("far:delay_us=50000,reorder=1"),
+    seeds: 3,
+    recorded: false,
+};
 
 /// Operations stay under way for long, unless a PE waits for their completion.
-pub const SLUGGISH: Setup = Setup { name: "sluggish", spec: Some("far:delay_us=20000"), seeds: 1 };
+pub const SLUGGISH: Setup =
+    Setup { name: "sluggish", spec: Some("far:delay_us=20000"), seeds: 1, recorded: false };
 
 impl Setup {
     /// Another way, as `ground` understands `spec`.
     #[allow(dead_code, reason = "for PEs of the simulator")]
     pub const fn of(name: &'static str, spec: &'static str) -> Setup {
-        Setup { name, spec: Some(spec), seeds: 1 }
+        Setup { name, spec: Some(spec), seeds: 1, recorded: false }
     }
 
     /// Whether this machine has what the fabric needs. Where it has not, says so.
@@ -244,9 +266,15 @@ impl Run {
     }
 
     pub fn options(&self) -> Option<String> {
-        let spec = self.setup.spec?;
-        let separator = if spec.contains(':') { ',' } else { ':' };
-        Some(format!("{spec}{separator}seed={}", self.seed))
+        let seeded = |spec: &str| {
+            let separator = if spec.contains(':') { ',' } else { ':' };
+            format!("{spec}{separator}seed={}", self.seed)
+        };
+        let spec = self.setup.spec.map(seeded);
+        match self.setup.recorded {
+            true => Some(format!("{}{}", ground::RECORDED, spec.unwrap_or_default())),
+            false => spec,
+        }
     }
 
     fn label(&self) -> String {

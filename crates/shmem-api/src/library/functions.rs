@@ -100,6 +100,17 @@ fn by_reference(name: &str) -> String {
     format!("memonet_{name}_by_reference")
 }
 
+/// Whether the exported function records its call. The others have a short way, and record on their
+/// long way; or they take no time.
+fn is_recorded(module: &str, operation: &str) -> bool {
+    match module {
+        "rma" | "amo" | "cache" | "context" | "session" => false,
+        "signal" => operation == "wait_until",
+        "setup" => ["init", "init_thread", "finalize"].contains(&operation),
+        _ => true,
+    }
+}
+
 fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let Function { name, template, kind, operator, explicit } = function;
     let t = kind.map_or("", |t| t.rust.as_str());
@@ -147,6 +158,10 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let (module, operation) = &template.implementation;
     let call = format!("crate::calls::{module}::{operation}{generics}({})", arguments.join(", "));
     let call = if returned { format!("result.write({call})") } else { call };
+    let recorded = match is_recorded(module, operation) {
+        true => format!("let _call = crate::state::record::call(\"{name}\"); "),
+        false => String::new(),
+    };
     let symbol = if indirect { by_reference(name) } else { profiling(name) };
     // Where assembly passes the values on, it also defines the names.
     let names = if indirect {
@@ -162,7 +177,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
         )
     };
     Ok(format!(
-        "#[inline(never)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {call} }}\n}}\n",
+        "#[inline(never)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {recorded}{call} }}\n}}\n",
         parameters.join(", ")
     ))
 }

@@ -1,8 +1,8 @@
 //! Atomic memory operations: instructions with a lock prefix on near peers.
 
 use crate::state::handle::Ctx;
-use crate::state::near;
 use crate::state::{check_result, die, get, or_die};
+use crate::state::{near, record};
 use memonet_core::unstable::segment::Spot;
 use memonet_core::unstable::shm::{self, AtomicOp, Word};
 use std::ffi::c_int;
@@ -79,6 +79,7 @@ fn update_anywhere<T: Word>(
     value: T,
     pe: c_int,
 ) -> T {
+    let _call = record::call(call);
     if let Some(word) = aligned_to_count(ctx, dest, pe) {
         // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
@@ -97,6 +98,7 @@ fn apply_anywhere<T: Word>(
     value: T,
     pe: c_int,
 ) {
+    let _call = record::call(call);
     if aligned_to_count(ctx, dest, pe).is_some() {
         update_anywhere(call, ctx, dest, op, value, pe);
     } else {
@@ -135,14 +137,8 @@ pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe:
 
 #[cold]
 fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    let spot = anywhere(call, "source", ctx, source, pe);
-    let fetched = match spot.near() {
-        Some(_) => spot.load(),
-        // An atomic that changes nothing, so that the fabric orders it with its other atomics: it
-        // replaces 0 by 0.
-        None => spot.compare_swap(T::from_bits(0), T::from_bits(0)),
-    };
-    or_die(call, fetched)
+    let _call = record::call(call);
+    or_die(call, anywhere(call, "source", ctx, source, pe).fetch())
 }
 
 #[inline(always)]
@@ -191,6 +187,7 @@ fn compare_swap_anywhere<T: Word>(
     value: T,
     pe: c_int,
 ) -> T {
+    let _call = record::call(call);
     if let Some(word) = aligned_to_count(ctx, dest, pe) {
         // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let old = unsafe {

@@ -11,8 +11,8 @@
 )]
 
 use crate::state::handle::Ctx;
-use crate::state::near;
 use crate::state::{State, bytes, die, get as state, or_die};
+use crate::state::{near, record};
 use memonet_core::unstable::{polling, segment, shm};
 use std::ffi::c_int;
 
@@ -118,6 +118,7 @@ unsafe extern "C" fn put_anywhere<T>(
     ctx: Ctx,
     call: &'static str,
 ) {
+    let _call = record::call(call);
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     // SAFETY: the program's source has `nelems` elements.
     if unsafe { put_counted(ctx, dest as usize, source.cast(), bytes, pe) } {
@@ -158,6 +159,7 @@ unsafe extern "C" fn put_nbi_anywhere<T>(
     ctx: Ctx,
     call: &'static str,
 ) {
+    let _call = record::call(call);
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     // SAFETY: the program's source has `nelems` elements.
     if unsafe { put_counted(ctx, dest as usize, source.cast(), bytes, pe) } {
@@ -209,6 +211,7 @@ unsafe extern "C" fn get_anywhere<T>(
     ctx: Ctx,
     call: &'static str,
 ) {
+    let _call = record::call(call);
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
@@ -249,6 +252,7 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
 #[cold]
 #[inline(never)]
 extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, call: &'static str) {
+    let _call = record::call(call);
     if let Some((to, _)) = near::word_to_count(ctx, dest, pe) {
         // SAFETY: `near::word_to_count` gives a near PE's symmetric object of the value's type.
         unsafe { store(to, value) };
@@ -282,10 +286,27 @@ pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_i
         }
         return value;
     }
+    g_anywhere(source, pe, ctx, call)
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn g_anywhere<T: Copy>(source: *const T, pe: c_int, ctx: Ctx, call: &'static str) -> T {
+    let _call = record::call(call);
     let mut value = std::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: `value` has room for one element, and `get_anywhere` fills it or ends the job.
+    let to = value.as_mut_ptr();
+    // SAFETY: `value` has room for one element, and each way fills it or ends the job.
     unsafe {
-        get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
+        let word = || state(call).spot(call, "source", ctx, source as usize, size_of::<T>(), pe);
+        match size_of::<T>() {
+            // A member of a packed structure, for example.
+            _ if !source.is_aligned() => get_anywhere(to, source, 1, pe, ctx, call),
+            1 => to.cast::<u8>().write(or_die(call, word().load::<u8>())),
+            2 => to.cast::<u16>().write(or_die(call, word().load::<u16>())),
+            4 => to.cast::<u32>().write(or_die(call, word().load::<u32>())),
+            8 => to.cast::<u64>().write(or_die(call, word().load::<u64>())),
+            _ => get_anywhere(to, source, 1, pe, ctx, call),
+        }
         value.assume_init()
     }
 }
@@ -470,6 +491,7 @@ pub unsafe fn ibput<T: Copy>(
     nblocks: usize,
     pe: c_int,
 ) {
+    let _call = record::call(call);
     let state = state(call);
     scatter(
         state,
@@ -493,6 +515,7 @@ pub unsafe fn ibget<T: Copy>(
     nblocks: usize,
     pe: c_int,
 ) {
+    let _call = record::call(call);
     let state = state(call);
     gather(
         state,

@@ -1,8 +1,8 @@
 //! Signals: a put of a block and of the word that announces it.
 
 use crate::state::handle::Ctx;
-use crate::state::near;
 use crate::state::{State, bytes, die, get, or_die};
+use crate::state::{near, record};
 use memonet_core::SignalOp;
 use memonet_core::unstable::segment;
 use memonet_core::unstable::segment::Spot;
@@ -119,6 +119,7 @@ unsafe fn put_signal_anywhere(
     (sig_addr, op, signal): (*mut u64, SignalOp, u64),
     pe: c_int,
 ) {
+    let _call = record::call(call);
     let state = get(call);
     let word = word(call, ctx, sig_addr, pe);
     if bytes == 0 {
@@ -165,8 +166,21 @@ fn signal_word(
     let state = get(call);
     match near_word(ctx, sig_addr, pe) {
         Some(word) => update(state, word, op, signal, pe),
-        None => or_die(call, word(call, ctx, sig_addr, pe).signal(op, signal)),
+        None => signal_anywhere(call, ctx, sig_addr, op, signal, pe),
     }
+}
+
+#[cold]
+fn signal_anywhere(
+    call: &'static str,
+    ctx: Ctx,
+    sig_addr: *mut u64,
+    op: SignalOp,
+    signal: u64,
+    pe: c_int,
+) {
+    let _call = record::call(call);
+    or_die(call, word(call, ctx, sig_addr, pe).signal(op, signal));
 }
 
 pub unsafe fn add(call: &'static str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {

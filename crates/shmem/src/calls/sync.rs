@@ -51,6 +51,9 @@ pub unsafe fn wait_for<T: Word>(
 ) -> T {
     let state = checked(call, argument, word, 1);
     let cmp = comparison(call, cmp);
+    if state.job.is_recorded() {
+        note(state, word, cmp, value);
+    }
     or_die(
         call,
         state.segment.wait(|| {
@@ -59,6 +62,13 @@ pub unsafe fn wait_for<T: Word>(
             cmp.holds(seen, value).then_some(seen)
         }),
     )
+}
+
+/// Says for a timeline which word is waited for.
+#[cold]
+fn note<T: Word>(state: &State, word: *const T, cmp: Cmp, value: T) {
+    let offset = state.offset(word as usize, size_of::<T>());
+    state.segment.note_word(offset, size_of::<T>(), cmp, value.to_bits());
 }
 
 #[inline(always)]
@@ -94,13 +104,27 @@ impl<T: Word> Words<T> {
     }
 
     fn compares(&self, i: usize) -> bool {
-        let value = match self.value {
+        // SAFETY: `i` is below `count`, so this is a word of the program.
+        self.cmp.holds(unsafe { shm::load(self.words.add(i)) }, self.value(i))
+    }
+
+    /// The value with which word `i` is compared.
+    fn value(&self, i: usize) -> T {
+        match self.value {
             Value::One(value) => value,
             // SAFETY: the program's array has a value for each word.
             Value::Each(values) => unsafe { *values.add(i) },
-        };
-        // SAFETY: `i` is below `count`, so this is a word of the program.
-        self.cmp.holds(unsafe { shm::load(self.words.add(i)) }, value)
+        }
+    }
+
+    /// Says for a timeline which words are waited for. Of very many, the first.
+    fn note(&self, state: &State) {
+        const MOST: usize = 64;
+        if state.job.is_recorded() {
+            for i in (0..self.count).filter(|&i| self.counts(i)).take(MOST) {
+                note(state, self.words.wrapping_add(i), self.cmp, self.value(i));
+            }
+        }
     }
 
     /// Whether no word counts: nothing to wait for.
@@ -142,6 +166,7 @@ macro_rules! families {
         pub unsafe fn $wait_all<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) {
             let state = checked(call, "ivars", ivars, nelems);
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            words.note(state);
             // The comparison has held for all words before `seen`, which need no second look.
             let mut seen = 0;
             or_die(call, state.segment.wait(|| {
@@ -155,6 +180,7 @@ macro_rules! families {
         pub unsafe fn $wait_any<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> usize {
             let state = checked(call, "ivars", ivars, nelems);
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            words.note(state);
             if words.none_counts() {
                 return NONE;
             }
@@ -169,6 +195,7 @@ macro_rules! families {
                 check_result(call, "indices", indices);
             }
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            words.note(state);
             if words.none_counts() {
                 return 0;
             }

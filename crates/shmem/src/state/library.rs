@@ -2,7 +2,7 @@
 
 use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
-use crate::state::{near, statics};
+use crate::state::{near, record, statics};
 use memonet_core::unstable::launch::Participation;
 use memonet_core::unstable::segment::{Segment, Spot, page_size};
 use memonet_core::{Error, Job, SymmetricRange, Team};
@@ -64,6 +64,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
     });
     if let Ok(state) = made {
         fatal::set_job(&state.job);
+        record::set_job(&state.job);
     }
     made.as_ref()
 }
@@ -89,6 +90,7 @@ pub fn set_current(state: Option<&'static State>) {
     near::close();
     if let Some(state) = state
         && !state.check
+        && !state.job.is_recorded()
     {
         let statics = state.statics.first().filter(|_| state.no_statics.get().is_none());
         near::open(&state.job, &state.segment, statics);
@@ -177,7 +179,6 @@ impl State {
         }
         let at = self.segment.heap().end;
         let mine = if apart { 0 } else { statics::digest(&self.statics) };
-        let word = |pe| self.at(pe, at, 8).expect("the first word of the globals");
         // SAFETY: `at` is the start of a page of this PE's own segment, so the word is aligned and
         // mapped.
         unsafe {
@@ -188,7 +189,7 @@ impl State {
         };
         self.job.barrier()?;
         for pe in 0..self.job.npes() {
-            if word(pe).load::<u64>()? != mine {
+            if self.segment.own_word(pe, at)? != mine {
                 // Only the first reason is kept.
                 let _ = self.no_statics.set(format!(
                     "PE {pe} runs another program than this PE, or is a child of the process that joined the job"

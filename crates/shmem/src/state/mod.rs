@@ -13,6 +13,7 @@ mod inlined;
 mod library;
 pub mod lock;
 pub mod near;
+pub mod record;
 mod shared;
 mod statics;
 pub mod teams;

@@ -12,4 +12,5 @@ mod polling;
 mod simulated;
 mod statics;
 mod symbols;
+mod trace;
 mod wrappers;

@@ -1,124 +1,90 @@
-//! Timelines in Chrome's trace format: a process for each sort of track, a thread for each row of a
-//! track.
+//! The stages of a run as tracks of a timeline: a group for each sort of track.
 //!
-//! Hardware works on several messages at once. But a viewer drops a complete event that begins
-//! inside another event of its thread and ends after it. So a track has several rows, and no two
-//! stages of a row overlap. Queues can hold thousands of messages. A stage that finds all [`ROWS`]
-//! taken becomes an asynchronous event, which viewers stack by themselves.
+//! Hardware works on several messages at once, but the slices of a track must not overlap. So what
+//! was busy has several rows, each a track of the timeline, and no two stages of a row overlap.
+//! Queues can hold thousands of messages. A stage that finds all [`ROWS`] taken becomes an
+//! asynchronous event, which viewers stack by themselves.
 //!
-//! Viewers round starts and durations to whole nanoseconds, each by itself, and neighbours that
-//! touch would then overlap. So both are written in whole nanoseconds; the exact duration is an
-//! argument of the event.
+//! The exact duration of a stage, in picoseconds, is an argument of its slice.
 
 use super::stage::{Stage, Track};
 use crate::op::Op;
 use crate::time::Ps;
+use memonet_trace::chrome::{self, Group, Span, Timeline};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
-use std::fmt::{self, Display, Formatter};
 use std::io::{self, Write};
 
 /// The most rows of a track: as many as one can look at.
 const ROWS: usize = 16;
 
-/// Names of the processes, by their number less 1.
-const PROCESSES: [&str; 4] = ["PEs", "NICs", "links", "switches"];
+/// The groups, in their order.
+const GROUPS: [&str; 4] = ["PEs", "NICs", "links", "switches"];
 
-fn process(track: Track) -> usize {
+/// The place of a track's group.
+fn group(track: Track) -> usize {
     match track {
-        Track::Pe(_) | Track::Agent(_) => 1,
-        Track::Nic(..) => 2,
-        Track::Link(..) => 3,
-        Track::Port(..) => 4,
+        Track::Pe(_) | Track::Agent(_) => 0,
+        Track::Nic(..) => 1,
+        Track::Link(..) => 2,
+        Track::Port(..) => 3,
     }
 }
 
-/// Numbers of threads, by track and row.
-type Threads = BTreeMap<(Track, usize), usize>;
+/// The timeline's tracks, by track and row.
+type Rows = BTreeMap<(Track, usize), chrome::Track>;
 
-pub(super) fn write(stages: &[Stage], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn draw<W: Write>(stages: &[Stage], timeline: &mut Timeline<W>) -> io::Result<()> {
     let placed = in_rows(stages);
-    let rows = placed.iter().filter_map(|&(stage, row)| Some((stage.track, row?)));
-    let mut threads: Threads = rows.map(|row| (row, 0)).collect();
-    threads.values_mut().zip(1..).for_each(|(thread, number)| *thread = number);
-    out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    names(&threads, out)?;
-    for (number, (stage, row)) in placed.into_iter().enumerate() {
+    let groups = GROUPS.iter().map(|name| timeline.group(name)).collect::<io::Result<Vec<_>>>()?;
+    let rows = add_rows(&placed, &groups, timeline)?;
+    for (stage, row) in placed {
+        let span = Span { start: nanos(stage.start), end: nanos(stage.end) };
+        let arguments = [
+            ("pe", u64::from(stage.op.pe.0).into()),
+            ("call", u64::from(stage.op.number).into()),
+            ("ps", (stage.end - stage.start).0.into()),
+        ];
         match row {
-            Some(row) => complete(stage, threads[&(stage.track, row)], out)?,
-            None => asynchronous(stage, threads[&(stage.track, 0)], number, out)?,
+            Some(row) => {
+                timeline.slice(rows[&(stage.track, row)], stage.name, span, &arguments)?;
+            }
+            None => {
+                let name = format!("{}: {}", stage.track, stage.name);
+                timeline.overlapping(rows[&(stage.track, 0)], &name, span, &arguments)?;
+            }
         }
     }
-    out.write_all(b"\n]}\n")
+    Ok(())
 }
 
-fn names(threads: &Threads, out: &mut impl Write) -> io::Result<()> {
-    let mut separator = "\n";
-    for (name, process) in PROCESSES.iter().zip(1..) {
-        write!(
-            out,
-            "{separator}{{\"ph\":\"M\",\"pid\":{process},\"name\":\"process_name\",\"args\":{{\"name\":\"{name}\"}}}}"
-        )?;
-        separator = ",\n";
-    }
-    for (&(track, row), thread) in threads {
-        let process = process(track);
+fn add_rows<W: Write>(
+    placed: &[(&Stage, Option<usize>)],
+    groups: &[Group],
+    timeline: &mut Timeline<W>,
+) -> io::Result<Rows> {
+    let rows = placed.iter().filter_map(|&(stage, row)| Some((stage.track, row?)));
+    let rows: BTreeSet<(Track, usize)> = rows.collect();
+    let add = |(track, row): (Track, usize)| {
         let number = if row == 0 { String::new() } else { format!(" ({})", row + 1) };
-        write!(
-            out,
-            ",\n{{\"ph\":\"M\",\"pid\":{process},\"tid\":{thread},\"name\":\"thread_name\",\"args\":{{\"name\":\"{track}{number}\"}}}}"
-        )?;
-    }
-    Ok(())
-}
-
-fn complete(stage: &Stage, thread: usize, out: &mut impl Write) -> io::Result<()> {
-    let process = process(stage.track);
-    let (start, end) = (nanos(stage.start), nanos(stage.end));
-    write!(
-        out,
-        ",\n{{\"ph\":\"X\",\"pid\":{process},\"tid\":{thread},\"ts\":{},\"dur\":{},\"name\":\"{}\",{}}}",
-        Micros(start),
-        Micros(end - start),
-        stage.name,
-        Arguments(stage)
-    )
-}
-
-/// Writes a stage without a row. Viewers show events of one name together, so the name has the
-/// track.
-fn asynchronous(
-    stage: &Stage,
-    thread: usize,
-    number: usize,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let process = process(stage.track);
-    for (phase, time) in [("b", stage.start), ("e", stage.end)] {
-        write!(
-            out,
-            ",\n{{\"ph\":\"{phase}\",\"cat\":\"queue\",\"id\":{number},\"pid\":{process},\"tid\":{thread},\"ts\":{},\"name\":\"{}: {}\",{}}}",
-            Micros(nanos(time)),
-            stage.track,
-            stage.name,
-            Arguments(stage)
-        )?;
-    }
-    Ok(())
+        let added = timeline.track(groups[group(track)], &format!("{track}{number}"))?;
+        Ok(((track, row), added))
+    };
+    rows.into_iter().map(add).collect()
 }
 
 /// All stages in the order in which they began, each with its row where it has one.
 fn in_rows(stages: &[Stage]) -> Vec<(&Stage, Option<usize>)> {
     let mut stages: Vec<&Stage> = stages.iter().collect();
     stages.sort_by_key(|stage| stage.start);
-    let mut tracks: HashMap<Track, Rows> = HashMap::new();
+    let mut tracks: HashMap<Track, Taken> = HashMap::new();
     let place = |stage: &'_ Stage| tracks.entry(stage.track).or_default().place(stage);
     let rows: Vec<_> = stages.iter().copied().map(place).collect();
     stages.into_iter().zip(rows).collect()
 }
 
-/// The rows of a track.
-struct Rows {
+/// Which rows of a track are taken.
+struct Taken {
     free: BTreeSet<usize>,
     /// Rows that are taken, each with the time at which it becomes free.
     busy: BinaryHeap<Reverse<(Ps, usize)>>,
@@ -126,13 +92,13 @@ struct Rows {
     last: HashMap<Op, usize>,
 }
 
-impl Default for Rows {
+impl Default for Taken {
     fn default() -> Self {
-        Rows { free: (0..ROWS).collect(), busy: BinaryHeap::new(), last: HashMap::new() }
+        Taken { free: (0..ROWS).collect(), busy: BinaryHeap::new(), last: HashMap::new() }
     }
 }
 
-impl Rows {
+impl Taken {
     /// Gives a stage its row. Stages come in the order in which they began.
     fn place(&mut self, stage: &Stage) -> Option<usize> {
         while let Some(&Reverse((end, row))) = self.busy.peek()
@@ -150,31 +116,6 @@ impl Rows {
     }
 }
 
-/// For which call a stage was, and how long it took.
-struct Arguments<'a>(&'a Stage);
-
-impl Display for Arguments<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Stage { op, start, end, .. } = *self.0;
-        write!(
-            f,
-            "\"args\":{{\"pe\":{},\"call\":{},\"ps\":{}}}",
-            op.pe.0,
-            op.number,
-            (end - start).0
-        )
-    }
-}
-
 fn nanos(time: Ps) -> u64 {
     time.0 / 1000
-}
-
-/// Nanoseconds, written as microseconds.
-struct Micros(u64);
-
-impl Display for Micros {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
-    }
 }

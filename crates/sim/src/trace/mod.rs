@@ -7,6 +7,7 @@ pub use stage::{Place, Stage, Track};
 
 use crate::op::Op;
 use crate::time::Ps;
+use memonet_trace::chrome::Timeline;
 use std::io::{self, Write};
 
 /// Collects stages, while recording is on.
@@ -61,6 +62,16 @@ impl Recorder {
     /// # Errors
     /// The errors of the writer.
     pub fn write_chrome(&self, out: &mut impl Write) -> io::Result<()> {
-        chrome::write(&self.stages, out)
+        let mut timeline = Timeline::begin(out)?;
+        self.draw(&mut timeline)?;
+        timeline.end(&[]).map(drop)
+    }
+
+    /// Adds the recorded stages to a timeline, in groups of their own.
+    ///
+    /// # Errors
+    /// The errors of the writer.
+    pub fn draw<W: Write>(&self, timeline: &mut Timeline<W>) -> io::Result<()> {
+        chrome::draw(&self.stages, timeline)
     }
 }

@@ -20,6 +20,9 @@ pub const INFINIBAND: Setup = Setup::of("InfiniBand", "sim:machine=dimmnet-2/los
 /// A LAN and wires.
 pub const WIRES: Setup = Setup::of("wires", "sim:machine=scc");
 
+/// Before the name of a fabric: PEs record what they do. None does here.
+pub const RECORDED: &str = "recorded ";
+
 /// Runs `f` on so many PEs.
 pub fn run<R: Send>(
     fabric: Option<String>,

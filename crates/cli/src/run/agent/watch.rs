@@ -10,6 +10,7 @@ use memonet_control::events::{self, forget, listen};
 use memonet_control::messages::{Death, Order, ToAgent, ToLauncher};
 use memonet_core::Cause;
 use memonet_core::unstable::launch::{JobFile, Place, State};
+use memonet_core::unstable::recorder::file::RecordFile;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -17,7 +18,7 @@ use super::deaths::Deaths;
 use super::input::Input;
 use super::line::Line;
 use super::prepare::Ready;
-use crate::run::course::{End, LAST_READS};
+use crate::run::course::{End, LAST_READS, monotonic_nanos};
 use crate::run::family::Family;
 use crate::run::guard::Guard;
 use crate::run::net::{self, Switchboard};
@@ -30,7 +31,7 @@ use crate::run::source::Target;
 use crate::run::spawn::{Child, Extras, Spawner};
 use crate::run::spec::Options;
 use crate::run::starts::Starts;
-use crate::run::stats::Stats;
+use crate::run::stats::Records;
 use crate::run::supervisor::GLANCE;
 
 const SIGNALS: u64 = u64::MAX - 10;
@@ -66,7 +67,9 @@ pub struct Watch<'a> {
     exiting: bool,
     departures: Departures,
     hints: Hints,
-    stats: Option<Stats>,
+    records: Option<Records>,
+    /// The launcher wants to know what they have counted.
+    stats: bool,
     switchboard: Switchboard,
     _keepers: Keepers,
     // Dropped in this order, as in the supervisor.
@@ -91,7 +94,8 @@ impl<'a> Watch<'a> {
         // A wait for a PE elsewhere must not take it for one that has not joined.
         far.for_each(|pe| job.replicate(pe, State::Joined));
         let mut options = Options::default();
-        let stats = order.stats.then(|| Stats::collect(&mut options.environment)).transpose()?;
+        let record = || Records::make((npes, first, near), order.events, &mut options.environment);
+        let records = (order.stats || order.events > 0).then(record).transpose()?;
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &options)?;
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
@@ -141,7 +145,8 @@ impl<'a> Watch<'a> {
             exiting: false,
             departures,
             hints: Hints::new(&options),
-            stats,
+            stats: order.stats,
+            records,
             switchboard,
             _keepers: keepers,
             processes,
@@ -223,6 +228,9 @@ impl<'a> Watch<'a> {
                     .iter_mut()
                     .filter_map(|all| all.get_mut(target as usize))
                     .for_each(|output| *output = None);
+            }
+            ToAgent::Clock { sent } => {
+                self.line.send(&ToLauncher::Clock { sent, here: monotonic_nanos() });
             }
             ToAgent::End {} => return Ok(false),
             ToAgent::Job { .. } | ToAgent::Start { .. } => bail!("the job has begun before"),
@@ -383,14 +391,32 @@ impl<'a> Watch<'a> {
         }
         (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
         self.tell_states();
-        if let Some(stats) = self.stats.take() {
-            for lines in stats.lines()?.chunks(PIECE_BYTES) {
-                self.line.send(&ToLauncher::Stats { lines: Bytes(lines.to_vec()) });
+        if let Some(records) = self.records.take() {
+            let counted = if self.stats { records.encoded()? } else { Vec::new() };
+            for piece in counted.chunks(PIECE_BYTES) {
+                self.line.send(&ToLauncher::Stats { piece: Bytes(piece.to_vec()) });
             }
+            self.send_events(records.file())?;
         }
         self.line.send(&ToLauncher::Finished {});
         self.line.send_all()?;
         Ok(true)
+    }
+}
+
+impl Watch<'_> {
+    /// Sends the events of all PEs, one piece after the other: they may be more than fits into
+    /// memory a second time.
+    fn send_events(&mut self, records: &RecordFile) -> Result<()> {
+        for pe in self.first..self.first + self.outputs.len() {
+            for piece in records.pieces(pe, PIECE_BYTES as u64)? {
+                let (at, bytes) = piece?;
+                let bytes = Bytes(bytes);
+                self.line.send(&ToLauncher::Events { pe: pe as u32, at, bytes });
+                self.line.send_all()?;
+            }
+        }
+        Ok(())
     }
 }
 

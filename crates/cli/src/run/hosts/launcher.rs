@@ -21,7 +21,7 @@ use super::input::Input;
 use super::node::{Event, Node, Stage, event};
 use super::relay::Relay;
 use super::reports::Reports;
-use crate::run::course::{Course, End, Outcome};
+use crate::run::course::{Course, End, Outcome, monotonic_nanos};
 use crate::run::datagrams::{self, Datagrams};
 use crate::run::family::Family;
 use crate::run::net;
@@ -30,7 +30,8 @@ use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
 use crate::run::spec::Options;
-use crate::run::stats;
+use crate::run::stats::{Forms, PeStats, Report};
+use crate::run::trace::OfHosts;
 
 mod relays;
 
@@ -61,8 +62,10 @@ pub struct Launcher {
     between: (Between, bool),
     datagrams: Datagrams,
     input: Input,
-    /// What PEs have written of their shared objects, where the user wants to know.
-    stats: Option<Vec<u8>>,
+    /// What PEs have recorded, as told by each agent, where the user wants to know.
+    stats: Option<(Forms, Vec<Vec<u8>>)>,
+    /// Their events, where the user wants a timeline.
+    trace: Option<OfHosts>,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
     relays: Vec<Relay>,
@@ -81,6 +84,7 @@ impl Launcher {
         signals: Signals,
         family: Family,
         course: Course,
+        trace: Option<OfHosts>,
     ) -> Result<Launcher> {
         let asked = options.fabric_of_pes();
         let between = asked.map_or(Ok(Between::Best), |spec| Between::parse(&spec))?;
@@ -101,7 +105,8 @@ impl Launcher {
             between: (between, options.verbose),
             datagrams,
             input: Input::default(),
-            stats: options.stats.then(Vec::new),
+            stats: Forms::open(&options.stats)?.map(|forms| (forms, vec![Vec::new(); nodes.len()])),
+            trace,
             nodes,
             relays,
             family,
@@ -139,12 +144,32 @@ impl Launcher {
         self.course.finish(left);
         let (outcome, output) = self.course.outcome();
         // Dropping the writer writes the last output.
-        let stats = self.stats.take().filter(|_| self.has_started());
+        let has_started = self.has_started();
+        let stats = self.stats.take().filter(|_| has_started);
+        let stats = stats.map(|(forms, told)| (forms, self.report(&told)));
+        let trace = self.trace.take().filter(|_| has_started);
+        let fates = self.course.take_fates();
         drop(self);
-        if let Some(lines) = stats {
-            eprint!("{}", stats::table(&lines));
+        if let Some((forms, report)) = stats {
+            forms.write(&report)?;
         }
-        Ok(outcome.after(&output))
+        let outcome = outcome.after(&output);
+        Ok(trace.map_or(outcome, |trace| trace.write(fates, outcome)))
+    }
+
+    /// What the PEs of all hosts have recorded. Of a host that is lost nothing is known.
+    fn report(&mut self, told: &[Vec<u8>]) -> Report {
+        let npes = self.nodes.iter().map(|node| node.count).sum();
+        let mut all = Vec::new();
+        for (node, bytes) in self.nodes.iter().zip(told).filter(|(_, bytes)| !bytes.is_empty()) {
+            match PeStats::decode(bytes, node.first..node.first + node.count, npes) {
+                Ok(pes) => all.extend(pes),
+                Err(error) => self
+                    .course
+                    .say(&format!("{}: its statistics are unreadable: {error}", node.host)),
+            }
+        }
+        Report::new(npes, all, None)
     }
 
     /// Whether something may come of an agent or a relay.
@@ -301,10 +326,24 @@ impl Launcher {
                 node.with_context(|| format!("PE {to} is nowhere"))?
                     .send(&ToAgent::Unreached { from, to });
             }
-            ToLauncher::Stats { lines } => {
-                self.stats.iter_mut().for_each(|all| all.extend_from_slice(&lines.0));
+            ToLauncher::Stats { piece } => {
+                self.stats.iter_mut().for_each(|(_, told)| told[at].extend_from_slice(&piece.0));
+            }
+            ToLauncher::Clock { sent, here } => {
+                if let Some(trace) = &mut self.trace {
+                    trace.compare_clocks(at, sent, here);
+                }
+            }
+            ToLauncher::Events { pe, at: place, bytes } => {
+                let pe = self.pe_of(at, pe)?;
+                if let Some(trace) = &self.trace {
+                    trace.receive(at, pe, place, &bytes.0)?;
+                }
             }
             ToLauncher::Finished {} => {
+                if let Some(trace) = &mut self.trace {
+                    trace.finished(at);
+                }
                 let node = &mut self.nodes[at];
                 node.stage = Stage::Finished;
                 node.vigil.hear(Instant::now());
@@ -389,6 +428,9 @@ impl Launcher {
         let node = &mut self.nodes[at];
         node.stage = Stage::Running;
         node.vigil.hear(Instant::now());
+        if self.trace.is_some() {
+            node.send(&ToAgent::Clock { sent: monotonic_nanos() });
+        }
         for (pe, &pid) in (node.first..node.first + node.count).zip(processes) {
             self.course.started(pe, pid);
         }
@@ -612,6 +654,9 @@ impl Launcher {
         for node in self.nodes.iter_mut().filter(|node| node.is_called()) {
             if node.vigil.is_due(now) {
                 node.beat(&self.datagrams);
+                if self.trace.is_some() && node.stage == Stage::Running {
+                    node.send(&ToAgent::Clock { sent: monotonic_nanos() });
+                }
             }
         }
         // A pass itself may have been stopped, too.

@@ -110,6 +110,7 @@ use super::guard::{Beats, Guard};
 use super::limits;
 use super::signals::Signals;
 use super::spec::{ALL, Options, Program, Spec};
+use super::trace::Trace;
 use call::Caller;
 pub use chosen::Chosen;
 use launcher::Launcher;
@@ -126,6 +127,7 @@ pub fn run(spec: Spec) -> Result<Outcome> {
     let shares = relay::shares(nodes.len(), options.several.direct_hosts);
     let calls = nodes.len() + shares.len();
     limits::raise_descriptors_for_hosts(calls)?;
+    let trace = Trace::begin(&options)?;
     let orders = order::orders(&programs, &options, &nodes)?;
     let signals = Signals::catch()?;
     let mut pipes = (0..calls).map(|_| Pipe::new()).collect::<Result<Vec<_>>>()?;
@@ -152,9 +154,11 @@ pub fn run(spec: Spec) -> Result<Outcome> {
         Relay::new(nodes.len() + number, &nodes[share.start].host, share, pipe)
     };
     let relays = shares.into_iter().enumerate().zip(of_relays).map(relay).collect();
+    let hosts = nodes.iter().map(|node| (node.host.clone(), node.first, node.count));
+    let trace = trace.map(|trace| trace.of_hosts(&options, hosts.collect())).transpose()?;
     let all = nodes.iter().zip(orders).zip(pipes).enumerate();
     let nodes = all.map(|(number, ((node, order), pipe))| Node::new(number, node, order, pipe));
-    Launcher::new(nodes.collect(), relays, caller, &options, signals, family, course)?.run()
+    Launcher::new(nodes.collect(), relays, caller, &options, signals, family, course, trace)?.run()
 }
 
 /// Decides which PEs run where.

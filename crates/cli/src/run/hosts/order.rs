@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use anyhow::{Context, Result};
 use memonet_control::messages::{Order, Part};
 use memonet_core::unstable::settings::{
-    ENV_AGENT_FD, ENV_FD, ENV_MACHINE_FD, ENV_MARK, ENV_NPES, ENV_PE, ENV_STATS_FD,
+    ENV_AGENT_FD, ENV_FD, ENV_MACHINE_FD, ENV_MARK, ENV_NPES, ENV_PE, ENV_RECORD_FD,
 };
 
 use super::list::Allotment;
 use crate::run::spec::{Bind, Options, Program};
+use crate::run::trace;
 
 /// Variables that name a host, a login or a process, and so mean nothing on another host.
 const OF_THIS_HOST: [&str; 19] = [
@@ -29,7 +30,7 @@ const OF_THIS_HOST: [&str; 19] = [
     ENV_PE,
     ENV_NPES,
     ENV_MARK,
-    ENV_STATS_FD,
+    ENV_RECORD_FD,
     ENV_MACHINE_FD,
     ENV_AGENT_FD,
 ];
@@ -63,7 +64,8 @@ pub fn orders(programs: &[Program], options: &Options, nodes: &[Allotment]) -> R
         verbose: options.verbose,
         heartbeat: options.several.heartbeat(),
         interface: options.several.interface.clone(),
-        stats: options.stats,
+        stats: !options.stats.is_empty(),
+        events: trace::bytes_for(options, node.count),
     };
     Ok(nodes.iter().enumerate().map(order).collect())
 }

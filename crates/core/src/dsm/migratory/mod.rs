@@ -23,11 +23,11 @@
 mod queue;
 
 use super::diff;
-use super::stats::Counters;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::objects::Counters;
 use crate::endpoint::route::Route;
 use crate::sync::tickets::{self, Mode, Tickets};
 use crate::wait::limit::Patience;

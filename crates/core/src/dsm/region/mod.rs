@@ -67,7 +67,6 @@ mod check;
 mod guards;
 mod pages;
 
-use super::stats::Registry;
 pub use guards::{Reading, Writing};
 
 use crate::base::error::{Error, Result};
@@ -80,11 +79,12 @@ use crate::team::Team;
 use crate::window::{Window, element_bytes};
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::data::CacheLine;
-use super::stats::{Counters, Stats};
+use crate::endpoint::recorder::objects::{Counters, ObjectKind, Stats};
 use check::Check;
 use pages::Pages;
 
@@ -178,7 +178,7 @@ pub struct Region<T> {
     /// Copies of pages; `None` where all pages are used in place.
     pages: Option<Pages>,
     check: Option<Check>,
-    counters: Arc<Counters>,
+    counters: Counters,
     _window: Window<CacheLine>,
     element: PhantomData<fn(T) -> T>,
 }
@@ -213,7 +213,9 @@ impl<T: Plain> Region<T> {
     /// # Errors
     /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit;
     /// [`Error::Unequal`] when PEs give different page sizes or options.
+    #[track_caller]
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
+        let _call = job.pe.begin("Region::with", Location::caller(), None);
         let page = options.page;
         let sized = element_bytes::<T>(len).and_then(|bytes| {
             if page == 0 || !page.is_multiple_of(64) || !page.is_multiple_of(size_of::<T>()) || align_of::<T>() > 64 {
@@ -236,7 +238,7 @@ impl<T: Plain> Region<T> {
             Placement::Cyclic => number % npes + 1,
             Placement::FirstTouch => 0,
         };
-        let counters = pe.layer::<Registry>().count(NAME);
+        let counters = pe.count_object(ObjectKind::Region);
         Ok(Region {
             world: job.world.clone(),
             homes: (0..count).map(|number| AtomicU32::new(known(number) as u32)).collect(),
@@ -263,7 +265,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; what the fabric reports.
+    #[track_caller]
     pub fn read(&self, range: Range<usize>) -> Result<Reading<'_, T>> {
+        let _call = self.pe.begin("Region::read", Location::caller(), None);
         let base = self.enter(&range, false)?;
         Ok(Reading { region: self, range, base })
     }
@@ -272,7 +276,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; what the fabric reports.
+    #[track_caller]
     pub fn write(&self, range: Range<usize>) -> Result<Writing<'_, T>> {
+        let _call = self.pe.begin("Region::write", Location::caller(), None);
         let base = self.enter(&range, true)?;
         Ok(Writing { region: self, range, base })
     }
@@ -299,7 +305,9 @@ impl<T: Plain> Region<T> {
     /// # Errors
     /// What the fabric reports; [`Error::DataRace`] when checking. Everything is released even
     /// then.
+    #[track_caller]
     pub fn release(&self) -> Result<()> {
+        let _call = self.pe.begin("Region::release", Location::caller(), None);
         let raced = match &self.pages {
             Some(pages) => self.release_pages(pages),
             None => Ok(()),
@@ -313,7 +321,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// As for [`release`](Self::release).
+    #[track_caller]
     pub fn acquire(&self) -> Result<()> {
+        let _call = self.pe.begin("Region::acquire", Location::caller(), None);
         shm::full_fence();
         let Some(pages) = &self.pages else { return Ok(()) };
         let raced = self.release();
@@ -328,7 +338,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// As for [`release`](Self::release), and [`Error::PeerFailed`].
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
+        let _call = self.pe.begin("Region::barrier", Location::caller(), None);
         // A PE that found a race still meets the others, which would wait for it.
         let raced = self.release();
         self.world.barrier()?;

@@ -51,6 +51,7 @@ use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 use relayed::Relayed;
 use std::mem::offset_of;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -453,7 +454,9 @@ impl Barrier {
     ///
     /// # Errors
     /// [`Error::PeerFailed`], or an error of an earlier write that surfaces now.
+    #[track_caller]
     pub fn arrive(&self) -> Result<Arrival<'_>> {
+        let _call = self.slot.pe.begin("Barrier::arrive", Location::caller(), None);
         self.step()?;
         Ok(Arrival { barrier: self })
     }
@@ -479,7 +482,9 @@ impl Barrier {
     ///
     /// # Errors
     /// As for [`arrive`](Self::arrive).
+    #[track_caller]
     pub fn step(&self) -> Result<()> {
+        let _call = self.slot.pe.begin("Barrier::step", Location::caller(), None);
         Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
     }
 
@@ -503,7 +508,9 @@ impl Barrier {
     ///
     /// # Errors
     /// As for [`arrive`](Self::arrive).
+    #[track_caller]
     pub fn try_step(&self) -> Result<bool> {
+        let _call = self.slot.pe.begin("Barrier::try_step", Location::caller(), None);
         Ok(self.alone(|| {
             by_way!(self, way => {
                 let complete = self.look(way)?;
@@ -519,7 +526,9 @@ impl Barrier {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when that can never happen.
+    #[track_caller]
     pub fn test(&self) -> Result<bool> {
+        let _call = self.slot.pe.begin("Barrier::test", Location::caller(), None);
         Ok(self.alone(|| by_way!(self, way => self.look(way)))?)
     }
 
@@ -527,7 +536,9 @@ impl Barrier {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when a member is gone, within 100 ms.
+    #[track_caller]
     pub fn wait(&self) -> Result<()> {
+        let _call = self.slot.pe.begin("Barrier::wait", Location::caller(), None);
         Ok(self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))?)
     }
 
@@ -551,7 +562,9 @@ impl Barrier {
     ///
     /// # Errors
     /// [`Error::Timeout`]: the phase goes on, and the PE may wait for it again.
+    #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
+        let _call = self.slot.pe.begin("Barrier::wait_timeout", Location::caller(), None);
         let limit = Limit::new(timeout);
         Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
     }

@@ -1,0 +1,269 @@
+//! Which event has ended which wait.
+//!
+//! *A wait for a word* that ended at some moment was ended by the last write of that word, by any
+//! PE, that began before that moment, of those whose value is not known to fail the comparison.
+//! Clocks of two hosts agree only so far, so a write may have begun a little later, by their
+//! uncertainty.
+//!
+//! *A call of a team* waits for the member that calls last. The k-th call of one member meets the
+//! k-th call of each other: all members make the calls of a team in one order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use memonet_core::Cmp;
+use memonet_core::unstable::recorder::Kind;
+use memonet_core::unstable::recorder::events::{Deed, Event, Sort, TextId};
+
+use super::{Source, unreadable};
+
+/// An event, by the place of its PE's source and its number there.
+pub(super) type Key = (usize, u64);
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// The number of the arrow.
+    pub(super) arrow: u64,
+    /// The PE that ended the wait.
+    pub(super) pe: usize,
+    /// When its event began and ended, by the timeline's clock.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// It has written the word; else, it came last.
+    pub(super) is_write: bool,
+}
+
+/// The causes of waits in all events of a job.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// By the call that waits.
+    of: HashMap<Key, Cause>,
+    /// The arrows that begin at an event.
+    arrows_from: HashMap<Key, Vec<u64>>,
+    /// The first and the last moment of all events.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    arrows: u64,
+}
+
+/// A word: PE, region and offset.
+type Word = (u32, u16, u64);
+
+/// All waits for words.
+type Waits = BTreeMap<Word, Vec<Wait>>;
+
+/// A wait for a word.
+struct Wait {
+    by: Key,
+    end: u64,
+    cmp: Cmp,
+    value: u64,
+    bytes: u64,
+}
+
+/// A write to a word that somebody waits for.
+struct Written {
+    by: Key,
+    pe: usize,
+    start: u64,
+    end: u64,
+    /// The word's new value, where it is known.
+    value: Option<u64>,
+}
+
+/// The calls of teams: by slot, members and number of the call, the calls of the members.
+type Meetings = HashMap<(u32, String, u64), Vec<Member>>;
+
+/// A member's call of a team.
+#[derive(Clone, Copy)]
+struct Member {
+    by: Key,
+    pe: usize,
+    start: u64,
+    end: Option<u64>,
+}
+
+impl Causes {
+    /// Reads all events twice.
+    pub(super) fn find(sources: &[Source<'_>]) -> io::Result<Causes> {
+        let mut causes = Causes { first: u64::MAX, ..Causes::default() };
+        let (waits, meetings) = causes.read_waits(sources)?;
+        let mut writes = read_writes(sources, &waits)?;
+        writes.values_mut().for_each(|writes| writes.sort_by_key(|write| write.start));
+        let slack = sources.iter().map(|source| source.clock.uncertainty).max().unwrap_or(0);
+        // A call may wait for several words: the latest write has ended it.
+        let mut found: BTreeMap<Key, &Written> = BTreeMap::new();
+        for (word, waits) in &waits {
+            let Some(writes) = writes.get(word) else { continue };
+            for wait in waits {
+                let Some(write) = last_before(writes, wait, slack) else { continue };
+                let known = found.entry(wait.by).or_insert(write);
+                if known.start < write.start {
+                    *known = write;
+                }
+            }
+        }
+        for (wait, write) in found {
+            let Written { by, pe, start, end, .. } = *write;
+            causes.add(wait, by, Cause { arrow: 0, pe, start, end, is_write: true });
+        }
+        let mut meetings: Vec<_> = meetings.into_iter().collect();
+        meetings.sort_by(|one, other| one.0.cmp(&other.0));
+        meetings.iter().for_each(|(_, meeting)| causes.add_meeting(meeting));
+        causes.first = causes.first.min(causes.last);
+        Ok(causes)
+    }
+
+    /// The cause of the end of a call's waits.
+    pub(super) fn of(&self, call: Key) -> Option<&Cause> {
+        self.of.get(&call)
+    }
+
+    /// The arrows that begin at an event.
+    pub(super) fn arrows_from(&self, event: Key) -> &[u64] {
+        self.arrows_from.get(&event).map_or(&[], Vec::as_slice)
+    }
+
+    /// The number of arrows.
+    pub(super) fn arrows(&self) -> u64 {
+        self.arrows
+    }
+
+    fn add(&mut self, wait: Key, by: Key, cause: Cause) {
+        self.arrows += 1;
+        self.arrows_from.entry(by).or_default().push(self.arrows);
+        self.of.insert(wait, Cause { arrow: self.arrows, ..cause });
+    }
+
+    fn add_meeting(&mut self, meeting: &[Member]) {
+        let Some(&last) = meeting.iter().max_by_key(|member| member.start) else { return };
+        let Member { by, pe, start, end } = last;
+        let cause = Cause { arrow: 0, pe, start, end: end.unwrap_or(start), is_write: false };
+        // A call without an end may wait still.
+        let others = meeting.iter().filter(|member| member.by != by && member.end.is_some());
+        others.for_each(|member| self.add(member.by, by, cause));
+    }
+
+    /// Reads what waits.
+    fn read_waits(&mut self, sources: &[Source<'_>]) -> io::Result<(Waits, Meetings)> {
+        let (mut waits, mut meetings) = (Waits::new(), Meetings::new());
+        for (place, source) in sources.iter().enumerate() {
+            let mut calls = Calls::default();
+            let mut passed: HashMap<(u32, TextId), u64> = HashMap::new();
+            for event in source.events.iter() {
+                let (number, event) = event.map_err(unreadable)?;
+                let start = source.time(event.start);
+                let end = event.end.map(|end| source.time(end));
+                self.first = self.first.min(start);
+                self.last = self.last.max(end.unwrap_or(start));
+                let Some((call, end)) = calls.call_of(number, &event) else { continue };
+                let (by, end) = ((place, call), end.map(|end| source.time(end)));
+                match (event.deed, end) {
+                    (Deed::Word { at, bytes, cmp, value }, Some(end)) => {
+                        let Some((region, offset)) = at.offset else { continue };
+                        let wait = Wait { by, end, cmp, value, bytes };
+                        waits.entry((at.pe, region, offset)).or_default().push(wait);
+                    }
+                    (Deed::Team { slot, members, .. }, _) if event.sort == Sort::Call => {
+                        let nth = passed.entry((slot, members)).or_default();
+                        let team = source.events.text(members).unwrap_or_default();
+                        let meeting = meetings.entry((slot, team, *nth)).or_default();
+                        meeting.push(Member { by, pe: source.pe, start, end });
+                        *nth += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok((waits, meetings))
+    }
+}
+
+/// The calls in which the threads of a PE are, by the number and the end of each.
+#[derive(Default)]
+struct Calls(HashMap<u16, (u64, Option<u64>)>);
+
+impl Calls {
+    /// The number and the end of the call that an event is, or in which it is an operation. Others
+    /// are drawn without arrows.
+    fn call_of(&mut self, number: u64, event: &Event) -> Option<(u64, Option<u64>)> {
+        match event.sort {
+            Sort::Call => {
+                self.0.insert(event.thread, (number, event.end));
+                Some((number, event.end))
+            }
+            Sort::Operation => self.0.get(&event.thread).copied(),
+            Sort::Wait => {
+                // One that begins after the call has ended is drawn behind it.
+                let (_, end) = self.0.get(&event.thread)?;
+                if end.is_some_and(|end| end < event.start) {
+                    self.0.remove(&event.thread);
+                }
+                None
+            }
+            Sort::Thread => None,
+        }
+    }
+}
+
+/// All writes to words that somebody waits for.
+fn read_writes(sources: &[Source<'_>], waits: &Waits) -> io::Result<HashMap<Word, Vec<Written>>> {
+    let mut writes: HashMap<Word, Vec<Written>> = HashMap::new();
+    if waits.is_empty() {
+        return Ok(writes);
+    }
+    for (place, source) in sources.iter().enumerate() {
+        let mut calls = Calls::default();
+        for event in source.events.iter() {
+            let (number, event) = event.map_err(unreadable)?;
+            let is_in_call = calls.call_of(number, &event).is_some();
+            let Deed::Operation { kind, at, bytes, value } = event.deed else { continue };
+            if !is_in_call {
+                continue;
+            }
+            let Some((region, offset)) = at.offset.filter(|_| writes_memory(kind)) else {
+                continue;
+            };
+            let start = source.time(event.start);
+            let end = event.end.map_or(start, |end| source.time(end));
+            let range = (at.pe, region, offset)..(at.pe, region, offset.saturating_add(bytes));
+            for (&word, _) in waits.range(range) {
+                // Of a block, it is known where it was written, and not what.
+                let value = value.filter(|_| word.2 == offset && is_value(kind));
+                let written = Written { by: (place, number), pe: source.pe, start, end, value };
+                writes.entry(word).or_default().push(written);
+            }
+        }
+    }
+    Ok(writes)
+}
+
+fn writes_memory(kind: Kind) -> bool {
+    !matches!(kind, Kind::Get | Kind::Load)
+}
+
+/// Whether the value of an operation is what it writes.
+fn is_value(kind: Kind) -> bool {
+    matches!(kind, Kind::Store)
+}
+
+/// The last of the writes that began before a wait ended, and may have ended it.
+fn last_before<'a>(writes: &'a [Written], wait: &Wait, slack: u64) -> Option<&'a Written> {
+    let end = wait.end.saturating_add(slack);
+    let before = writes.partition_point(|write| write.start <= end);
+    let may = |write: &&Written| write.value.is_none_or(|value| wait.holds(value));
+    writes[..before].iter().rev().find(may)
+}
+
+impl Wait {
+    /// Whether a value may end the wait. Order is that of unsigned or of signed numbers: the word
+    /// does not say which.
+    fn holds(&self, value: u64) -> bool {
+        let signed = |bits: u64| {
+            let unused = 64 - 8 * self.bytes.clamp(1, 8) as u32;
+            (bits << unused) as i64 >> unused
+        };
+        self.cmp.holds(value, self.value) || self.cmp.holds(signed(value), signed(self.value))
+    }
+}

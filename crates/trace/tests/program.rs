@@ -1,0 +1,133 @@
+//! Timelines of programs, from the events of real jobs, as they are and changed.
+
+#[path = "../../cli/tests/common/timeline.rs"]
+mod timeline;
+
+use std::sync::Arc;
+
+use memonet_core::unstable::recorder::events::layout::Areas;
+use memonet_core::unstable::recorder::file::RecordFile;
+use memonet_core::{Cmp, Job, JobOptions, SignalOp};
+use memonet_trace::chrome;
+use memonet_trace::program::{Clock, Drawn, Source, draw};
+use proptest::prelude::*;
+use timeline::Timeline;
+
+const PES: usize = 3;
+const ROUNDS: u64 = 4;
+
+/// The events of a job, with room for so many events of each PE.
+fn recorded(room: u64) -> Arc<RecordFile> {
+    let file = Arc::new(RecordFile::create(PES, 0, PES, Areas::bytes_for(room)).unwrap());
+    let options = JobOptions::new().record(file.clone());
+    let program = |job: Job| -> memonet_core::Result<()> {
+        let next = (job.pe() + 1) % PES;
+        let (block, ready) = (job.window::<u8>(100)?, job.window::<u64>(1)?);
+        for round in 1..=ROUNDS {
+            block.put_signal(next, 0, &[1; 100], &ready, 0, SignalOp::Set, round)?;
+            ready.wait_until(0, Cmp::Ge, round)?;
+            job.barrier()?;
+        }
+        Ok(())
+    };
+    let ended = Job::threads_with(&options, PES, program).unwrap();
+    ended.into_iter().for_each(|result| result.unwrap());
+    file
+}
+
+/// Draws what is in a file, and reads it as viewers do.
+fn drawn(file: &RecordFile) -> (Drawn, Timeline) {
+    let source = |pe| Source {
+        pe,
+        events: file.events(pe).unwrap().unwrap(),
+        clock: Clock::default(),
+        ended: None,
+        group: "PEs",
+    };
+    let sources: Vec<_> = (0..PES).map(source).collect();
+    let mut timeline = chrome::Timeline::begin(Vec::new()).unwrap();
+    let drawn = draw(&sources, None, &mut timeline).unwrap();
+    let bytes = timeline.end(&[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("timeline");
+    std::fs::write(&path, bytes).unwrap();
+    (drawn, Timeline::read(&path))
+}
+
+#[test]
+fn each_call_of_a_job_is_drawn_once() {
+    let (drawn, timeline) = drawn(&recorded(1000));
+    assert!(drawn.missing.is_empty(), "{drawn:?}");
+    for pe in 0..PES {
+        let track = format!("PE {pe}");
+        for name in ["Window::put_signal", "Window::wait_until", "Job::barrier"] {
+            assert_eq!(timeline.count(&track, name), ROUNDS as usize, "{name} of {track}");
+        }
+    }
+    assert_eq!(timeline.arrows.len() as u64, drawn.arrows);
+    let from_puts = timeline.arrows.iter().filter(|[from, _]| from.1 == "Window::put_signal");
+    assert_eq!(from_puts.count(), PES * ROUNDS as usize);
+}
+
+/// Two threads of a PE, which append at once, lose nothing, and what has no room is counted.
+#[test]
+fn threads_append_at_once() {
+    let calls = 3000u64;
+    for room in [4 * calls, 100] {
+        let file = Arc::new(RecordFile::create(1, 0, 1, Areas::bytes_for(room)).unwrap());
+        let options = JobOptions::new().record(file.clone());
+        let program = |job: Job| {
+            let word = job.window::<u64>(1).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| (0..calls).for_each(|k| word.put(0, 0, &[k]).unwrap()));
+                }
+            });
+        };
+        Job::threads_with(&options, 1, program).unwrap();
+        let events = file.events(0).unwrap().unwrap();
+        // The calls, those that make the window and leave, their waits, and three threads.
+        let others = 2..20u64;
+        let all = events.len() + events.missing();
+        assert!(others.contains(&(all - 2 * calls)), "{all} events");
+        assert_eq!(events.missing() > 0, room < calls);
+        assert_eq!(events.iter().count() as u64, events.len(), "each record is whole");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A program can write anything over its events. The timeline is one that viewers show.
+    #[test]
+    fn changed_events_are_drawn_as_something(
+        changes in proptest::collection::vec((0..PES, 0..30_000usize, any::<u8>()), 0..400),
+    ) {
+        static RECORDED: std::sync::LazyLock<Arc<RecordFile>> =
+            std::sync::LazyLock::new(|| recorded(200));
+        let name = "changed";
+        let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let room = RECORDED.geometry().events;
+        let changed = RecordFile::received(file, (PES, 0, PES), room).unwrap();
+        for pe in 0..PES {
+            for piece in RECORDED.pieces(pe, 1 << 20).unwrap() {
+                let (at, bytes) = piece.unwrap();
+                changed.receive(pe, at, &bytes).unwrap();
+            }
+        }
+        for (pe, at, byte) in changes {
+            let at = at as u64 % room;
+            changed.receive(pe, at, &[byte]).unwrap();
+        }
+        let (drawn, timeline) = drawn(&changed);
+        prop_assert_eq!(timeline.arrows.len() as u64, drawn.arrows);
+    }
+
+    #[test]
+    fn pieces_that_have_no_place_are_refused(pe in 0..2 * PES, at: u64, len in 0..100usize) {
+        let file = rustix::fs::memfd_create("none", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let records = RecordFile::received(file, (PES, 0, PES), 4096).unwrap();
+        let fits = pe < PES && at.checked_add(len as u64).is_some_and(|end| end <= 4096);
+        prop_assert_eq!(records.receive(pe, at, &vec![0; len]).is_ok(), fits);
+    }
+}
