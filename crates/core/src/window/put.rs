@@ -512,17 +512,27 @@ impl<T: Plain> Window<T> {
             unsafe { shm::copy(to, from.as_ptr().cast(), size_of_val(from)) };
             return Ok(Route::Near(at).signal(&self.inner.pe, pe, op, value)?);
         }
-        self.put_signal_resolved(pe, index, from, signals, signal, op, value)
+        let from = (from.as_ptr(), from.len());
+        // SAFETY: a slice can be read.
+        unsafe { self.put_signal_from(pe, index, from, signals, signal, op, value) }
     }
 
+    /// [`put_signal`](Self::put_signal) of so many elements at an address, which other threads or
+    /// PEs may write meanwhile, so that there can be no reference to them.
+    ///
+    /// # Errors
+    /// As for [`put_signal`](Self::put_signal).
+    ///
+    /// # Safety
+    /// As for [`put_from`](Self::put_from).
     #[cold]
     #[allow(clippy::too_many_arguments, reason = "as above")]
     #[track_caller]
-    fn put_signal_resolved(
+    pub unsafe fn put_signal_from(
         &self,
         pe: usize,
         index: usize,
-        from: &[T],
+        (from, count): (*const T, usize),
         signals: &Window<u64>,
         signal: usize,
         op: SignalOp,
@@ -531,26 +541,17 @@ impl<T: Plain> Window<T> {
         self.inner.pe.call("Window::put_signal", Some(self.inner.made), || {
             check_together(self, signals)?;
             let word = signals.target(pe, signal, 1, signal_access(op))?;
-            let target = self.target(pe, index, from.len(), Access::Write)?;
-            let me = &self.inner.pe;
+            let target = self.target(pe, index, count, Access::Write)?;
+            let (me, from, bytes) = (&self.inner.pe, from.cast(), count * size_of::<T>());
             match (target.route, word.route) {
                 (Route::Far(to), Route::Far(at)) => {
-                    // SAFETY: `from` is private memory, readable during the call.
-                    unsafe {
-                        me.fabric().put_signal(
-                            to,
-                            from.as_ptr().cast(),
-                            size_of_val(from),
-                            at,
-                            op,
-                            value,
-                        )
-                    }
+                    // SAFETY: the caller promises the source; both targets were resolved.
+                    unsafe { me.fabric().put_signal(to, from, bytes, at, op, value) }
                 }
                 (to, at) => {
-                    // SAFETY: as in `put`. A near copy is complete, for every later store, when it
-                    // returns.
-                    unsafe { to.put(me, from.as_ptr().cast(), size_of_val(from))? };
+                    // SAFETY: as in `put_from`. A near copy is complete, for every later store,
+                    // when it returns.
+                    unsafe { to.put(me, from, bytes)? };
                     Ok(at.signal(me, pe, op, value)?)
                 }
             }
