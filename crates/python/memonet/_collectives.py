@@ -27,8 +27,10 @@ def _array(x, op=None):
     """An array of a value, and whether the result is to be a plain value."""
     np = _numpy()
     plain = _is_plain(x)
-    array = np.asarray(x)
-    if array.dtype.hasobject or array.dtype.kind in "SU" and plain:
+    # All members have the same type, whatever their values are.
+    integer = isinstance(x, int) and not isinstance(x, bool)
+    array = np.asarray(x, np.int64 if integer else None)
+    if array.dtype.hasobject:
         raise TypeError(
             f"a collective takes numbers and arrays of numbers, not {type(x).__name__}: "
             "the calls that end in _object pickle what you give"
