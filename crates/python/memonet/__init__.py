@@ -32,6 +32,7 @@ from ._memonet import Job, Remote, Team, Transfer, Window
 from ._multicast import Multicast
 from ._mutex import Mutex
 from ._region import Region
+from ._simulate import Simulation, machines, simulate
 from ._window import transfer
 
 __all__ = [
@@ -49,12 +50,15 @@ __all__ = [
     "PeerFailed",
     "Region",
     "Remote",
+    "Simulation",
     "Team",
     "Timeout",
     "Transfer",
     "Window",
     "init",
     "launch",
+    "machines",
+    "simulate",
     "threads",
     "transfer",
 ]

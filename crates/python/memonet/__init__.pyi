@@ -23,12 +23,15 @@ __all__ = [
     "PeerFailed",
     "Region",
     "Remote",
+    "Simulation",
     "Team",
     "Timeout",
     "Transfer",
     "Window",
     "init",
     "launch",
+    "machines",
+    "simulate",
     "threads",
     "transfer",
 ]
@@ -60,6 +63,11 @@ class Closed(Error): ...
 
 class LaunchError(RuntimeError):
     status: int
+
+class Simulation:
+    results: list[Any]
+    seconds: float
+    events: list[dict[str, Any]] | None
 
 class _Part(Protocol):
     def __getitem__(self, key: _Key) -> Any: ...
@@ -371,6 +379,17 @@ def launch(
     options: Sequence[str] = (),
     echo: bool = True,
 ) -> None: ...
+def machines() -> list[str]: ...
+def simulate(
+    function: Callable[[Job], Any],
+    machine: str,
+    n: int,
+    *,
+    seed: int = 1,
+    trace: bool = False,
+    cpu_scale: float | None = None,
+    echo: bool = True,
+) -> Simulation: ...
 def transfer(
     target: Window,
     pe: int,

@@ -10,15 +10,17 @@ import tempfile
 
 # What each PE of a function runs: the function comes pickled, and the results go to a folder.
 _PROGRAM = """
-import pickle, sys
+import pickle, sys, time
 import memonet
 folder = sys.argv[1]
 with open(f"{folder}/function", "rb") as file:
     function = pickle.load(file)
 job = memonet.init()
+started = time.monotonic_ns()
 result = function(job)
+ended = time.monotonic_ns()
 with open(f"{folder}/{job.pe}", "wb") as file:
-    pickle.dump(result, file)
+    pickle.dump((result, started, ended), file)
 """
 
 
@@ -84,14 +86,21 @@ def launch(program, n, *arguments, options=(), echo=True):
     `memonet run`, as in `options=["--machine", "dimmnet-1/D"]`. Raises `LaunchError` when the job
     fails.
     """
-    start = [command(), "run", "-n", str(n), *options, sys.executable]
     if not callable(program):
-        return _run([*start, "-u", os.fspath(program), *map(str, arguments)], echo)
+        start = [command(), "run", "-n", str(n), *options, sys.executable, "-u"]
+        return _run([*start, os.fspath(program), *map(str, arguments)], echo)
     if arguments:
         raise TypeError("a function gets the job alone: bind other arguments with functools.partial")
+    return [result for result, _, _ in call(program, n, options, echo)]
+
+
+def call(function, n, options, echo):
+    """Calls a function at `n` PEs; gives what each returned, and when it began and ended, in
+    nanoseconds of its clock."""
+    start = [command(), "run", "-n", str(n), *options, sys.executable, "-u", "-c", _PROGRAM]
     with tempfile.TemporaryDirectory(prefix="memonet-") as folder:
-        _dump(program, f"{folder}/function")
-        _run([*start, "-u", "-c", _PROGRAM, folder], echo)
+        _dump(function, f"{folder}/function")
+        _run([*start, folder], echo)
         results = []
         for pe in range(n):
             with open(f"{folder}/{pe}", "rb") as file:

@@ -140,3 +140,25 @@ def test_launch(capsys, tmp_path):
     with pytest.raises(memonet.LaunchError) as failed:
         memonet.launch(program, 1, 4)
     assert failed.value.status == 4
+
+
+def test_simulate():
+    names = memonet.machines()
+    assert {"dimmnet-1/D", "rdma-100g"} <= set(names)
+
+    def program(job):
+        w = job.window(1, "int64")
+        for step in range(1, 11):
+            if job.pe == 0:
+                w.remote(1, 0).store(step)
+                w.wait_until(0, "==", step)
+            else:
+                w.wait_until(0, "==", step)
+                w.remote(0, 0).store(step)
+        job.barrier()
+        return job.pe
+
+    runs = [memonet.simulate(program, "rdma-100g", 2, trace=trace) for trace in (False, True)]
+    assert runs[0].results == [0, 1] and runs[0].events is None and runs[1].events
+    # A run is a function of machine and program. Ten times there and back take 14 microseconds.
+    assert runs[0].seconds == runs[1].seconds > 14e-6, runs[0]
