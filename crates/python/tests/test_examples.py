@@ -1,5 +1,6 @@
 """The examples, and the programs of the document."""
 
+import json
 import re
 import subprocess
 import sys
@@ -39,3 +40,15 @@ def test_document(start, program, tmp_path, capsys):
     else:
         assert start == "python program.py", start
         subprocess.run([sys.executable, path], check=True, timeout=60, cwd=tmp_path)
+
+
+def test_notebook(tmp_path):
+    cells = json.loads((ROOT / "examples/notebook.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    path = tmp_path / "notebook.py"
+    path.write_text("\n\n".join(code))
+    ran = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=100, cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "pi is about 3.1" in ran.stdout and "rdma-100g" in ran.stdout, ran.stdout

@@ -171,7 +171,7 @@ impl Job {
             control.forget_globals(me);
         } else {
             return Err(Error::Misuse(
-                "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it",
+                "this PE has joined its job already, in another process, or by another copy of the library in this one: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it. A program that uses the C library cannot use Python's module, too",
             ));
         }
         let seat = Seat::new(Arc::new(control), me);
