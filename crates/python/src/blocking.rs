@@ -62,10 +62,10 @@ const SIGNALS: [c_int; 7] = [
     libc::SIGWINCH,
 ];
 
-/// Makes the waits of the process's job end by Ctrl-C. Once.
-pub fn watch(py: Python<'_>, job: &Job) -> PyResult<()> {
+/// Makes the waits of the process's job end by Ctrl-C. Gives whether this call was the first.
+pub fn watch(py: Python<'_>, job: &Job) -> PyResult<bool> {
     if CALLED.get().is_some() {
-        return Ok(());
+        return Ok(false);
     }
     let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
     MAIN.store(main.extract()?, Ordering::Relaxed);
@@ -87,8 +87,7 @@ pub fn watch(py: Python<'_>, job: &Job) -> PyResult<()> {
             _ => ControlFlow::Continue(()),
         }
     });
-    let _ = CALLED.set(attention);
-    Ok(())
+    Ok(CALLED.set(attention).is_ok())
 }
 
 fn is_main() -> bool {

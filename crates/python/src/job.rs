@@ -7,6 +7,7 @@ use crate::kind::Kind;
 use crate::team::Team;
 use crate::window::Window;
 use memonet_core::WindowOptions;
+use memonet_core::unstable::launch::Participation;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
@@ -24,7 +25,13 @@ pub struct Job {
 #[pyfunction]
 pub fn init(py: Python<'_>) -> PyResult<Job> {
     let job = py.detach(memonet_fabrics::init).map_err(|error| raise(py, error))?;
-    blocking::watch(py, &job)?;
+    if blocking::watch(py, &job)? {
+        // The C library may have been loaded, and joined, before. Who takes part first is the PE.
+        [Participation::NotYet, Participation::Taking]
+            .into_iter()
+            .try_for_each(|part| job.take_part(part))
+            .map_err(|error| raise(py, error))?;
+    }
     Ok(Job { job, shares_interpreter: false })
 }
 

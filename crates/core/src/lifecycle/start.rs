@@ -480,6 +480,21 @@ mod tests {
         assert_eq!(ended.unwrap(), [true]);
     }
 
+    /// The C library that is loaded into a process whose Python module takes part already.
+    #[test]
+    fn two_copies_of_the_library_do_not_take_part_in_one_process() {
+        let ended = Job::threads(1, |job| {
+            job.take_part(Participation::NotYet).unwrap();
+            job.take_part(Participation::Taking).unwrap();
+            let refused = is_misuse(job.take_part(Participation::Taking));
+            // A copy that has left may come back.
+            job.take_part(Participation::NoMore).unwrap();
+            job.take_part(Participation::Taking).unwrap();
+            refused && job.barrier().is_ok()
+        });
+        assert_eq!(ended.unwrap(), [true]);
+    }
+
     /// A C program joins when it is loaded. The process that initialises is the PE.
     #[test]
     fn a_forked_process_may_take_the_place_of_a_parent_that_takes_no_part_yet() {
