@@ -43,6 +43,7 @@ def solve(job: memonet.Job, n: int, steps: int) -> Array:
             plates.put_signal(above, (new, rows[above] + 1, 0), strips[new, 1], came, 1, step)
         if below < job.npes:
             plates.put_signal(below, (new, 0, 0), strips[new, mine], came, 0, step)
+        job.fence()  # or a network might bring the next step's signal before this one's
         came.wait_until_all(neighbours, ">=", step)
     return strips[steps % 2, 1:-1].copy()
 

@@ -6,10 +6,10 @@
 //! the library executes none. So the library's waits ask Python, by the core's hook
 //! ([`Attention`]):
 //!
-//! * When the main thread begins to wait, the C-level handlers that Python has installed are
-//!   replaced by [`handle`], which calls Python's and then calls for attention. Later
-//!   `signal.signal` calls put Python's back; the next wait replaces it again. Signals with other
-//!   handlers stay as they are.
+//! * When the main thread begins to wait, the C-level handlers of the signals that programs handle
+//!   in Python are replaced by [`handle`], which calls the one that was there, Python's, and then
+//!   calls for attention. Later `signal.signal` calls put Python's back; the next wait replaces it
+//!   again. Signals that are ignored, or that have no handler, stay as they are.
 //! * The hook of a wait of the main thread dismisses the call and lets Python run its handlers. If
 //!   one raises (that of Ctrl-C raises `KeyboardInterrupt`), the wait ends, and its call raises
 //!   that exception. If none does, the wait goes on. A handler must not make calls that wait.
@@ -44,8 +44,9 @@ thread_local! {
 
 /// The job of this process, for signal handlers.
 static CALLED: OnceLock<Attention> = OnceLock::new();
-/// Python's C-level handler of signals; 0 before the first wait.
-static PYTHONS: AtomicUsize = AtomicUsize::new(0);
+/// The C-level handlers that [`handle`] has replaced, by signal; 0 where it has replaced none.
+static REPLACED: [AtomicUsize; MOST_SIGNALS] = [const { AtomicUsize::new(0) }; MOST_SIGNALS];
+const MOST_SIGNALS: usize = 65;
 /// Whether the main thread waits, or is about to.
 static MAIN_WAITS: AtomicBool = AtomicBool::new(false);
 /// The main thread, as pthreads name it.
@@ -96,20 +97,20 @@ fn is_main() -> bool {
     me as usize == MAIN.load(Ordering::Relaxed)
 }
 
-/// What runs at a signal that Python handles: only what a signal handler may do.
+/// What runs at a signal: only what a signal handler may do.
 extern "C" fn handle(signal: c_int) {
-    let pythons = PYTHONS.load(Ordering::Relaxed);
-    if pythons != 0 {
-        // SAFETY: a handler that `sigaction` has given, without SA_SIGINFO.
-        let pythons: extern "C" fn(c_int) = unsafe { std::mem::transmute(pythons) };
-        pythons(signal);
+    let replaced = REPLACED[signal as usize % MOST_SIGNALS].load(Ordering::Relaxed);
+    if replaced != 0 {
+        // SAFETY: a handler that `sigaction` has given for this signal, without SA_SIGINFO.
+        let replaced: extern "C" fn(c_int) = unsafe { std::mem::transmute(replaced) };
+        replaced(signal);
     }
     if let Some(attention) = CALLED.get() {
         attention.call();
     }
 }
 
-/// Replaces Python's C-level handlers by [`handle`].
+/// Replaces C-level handlers, Python's, by [`handle`].
 fn intercept() {
     let ours = handle as extern "C" fn(c_int) as usize;
     for signal in SIGNALS {
@@ -119,19 +120,11 @@ fn intercept() {
         if unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut present) } != 0 {
             continue;
         }
-        if present.sa_sigaction == ours {
+        let is_none = [libc::SIG_DFL, libc::SIG_IGN, ours].contains(&present.sa_sigaction);
+        if is_none || present.sa_flags & libc::SA_SIGINFO != 0 {
             continue;
         }
-        let known = PYTHONS.load(Ordering::Relaxed);
-        // Python has one handler for all signals, and installs it for Ctrl-C when it starts.
-        let is_pythons = match known {
-            0 => signal == libc::SIGINT && present.sa_sigaction > libc::SIG_IGN,
-            known => present.sa_sigaction == known,
-        } && present.sa_flags & libc::SA_SIGINFO == 0;
-        if !is_pythons {
-            continue;
-        }
-        PYTHONS.store(present.sa_sigaction, Ordering::Relaxed);
+        REPLACED[signal as usize].store(present.sa_sigaction, Ordering::Relaxed);
         present.sa_sigaction = ours;
         // SAFETY: `handle` does what a signal handler may do; mask and flags stay as they are.
         unsafe { libc::sigaction(signal, &raw const present, std::ptr::null_mut()) };
@@ -162,7 +155,7 @@ pub fn wait<R: Send>(
     }
     let result = py.detach(call); // M3
     drop(waits);
-    result.map_err(|error| self::error(py, error))
+    result.map_err(|error| ended(py, error))
 }
 
 /// Makes a call of the core: without the interpreter's lock if it is `long`.
@@ -177,7 +170,8 @@ pub fn call<R: Send>(
     }
 }
 
-fn error(py: Python<'_>, error: Error) -> PyErr {
+/// The exception of a wait that has failed: what a signal handler has raised, if it was that.
+pub fn ended(py: Python<'_>, error: Error) -> PyErr {
     let raised = RAISED.with(|place| place.borrow_mut().take());
     match (error, raised) {
         (Error::Interrupted { .. }, Some(raised)) => raised,

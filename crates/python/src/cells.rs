@@ -219,9 +219,10 @@ impl<T: Scalar> Cells for Words<T> {
         let (py, value) = (value.py(), T::read(value)?);
         self.check(&[index])?;
         if terms.looks && terms.timeout.is_none_or(|timeout| timeout > FIRST_LOOK) {
-            // The whole wait says what is wrong.
-            if let Ok(seen) = self.0.wait().timeout(FIRST_LOOK).until(index, cmp, value) {
-                return seen.show(py);
+            match self.waiting(terms).timeout(FIRST_LOOK).until(index, cmp, value) {
+                Ok(seen) => return seen.show(py),
+                Err(Error::Timeout { .. }) => {}
+                Err(error) => return Err(blocking::ended(py, error)),
             }
         }
         let seen = blocking::wait(py, || self.waiting(terms).until(index, cmp, value))?;

@@ -49,6 +49,45 @@ def test_ctrl_c_ends_waits(run_near):
     assert (ended.returncode, ended.stdout) == (9, "done\n"), ended
 
 
+def test_waits_depend_on_whom_they_name(run_near):
+    def body(job):
+        w = job.window(1, "int64")
+        if job.pe == 2:
+            os._exit(0)
+        if job.pe == 1:
+            try:
+                w.wait_until(0, "==", 1)
+            except memonet.PeerFailed:
+                w.remote(0, 0).store(1)
+        else:
+            w.wait_until(0, "==", 1, depends_on=[1])
+            print("went on", flush=True)
+
+    ended = run_near.start(3, body, options=["--keep-going"])
+    assert "went on" in ended.stdout, ended
+
+
+def test_threads_wait_by_themselves(run_near):
+    def body(job):
+        words, done = job.window(2, "int64"), []
+
+        def wait(index):
+            words.wait_until(index, "==", 1)
+            done.append(index)
+
+        threads = [threading.Thread(target=wait, args=(index,)) for index in (0, 1)]
+        for thread in threads:
+            thread.start()
+        other = 1 - job.pe
+        for index in (1, 0):
+            words.remote(other, index).store(1)
+            threads[index].join()
+        assert sorted(done) == [0, 1]
+        job.barrier()
+
+    run_near(2, body)
+
+
 def test_an_exception_ends_the_job(run_near):
     def body(job):
         if job.pe == 1:

@@ -19,7 +19,7 @@ def test_heat(way, monkeypatch, capsys):
     options, variables = WAYS[way]
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    memonet.launch(ROOT / "examples/heat.py", 3, 20, 30, options=options)
+    memonet.launch(ROOT / "examples/heat.py", 3, 20, 30, options=[*options, "--timeout", "60"])
     assert "20 x 20 after 30 steps on 3 PEs" in capsys.readouterr().out
 
 
