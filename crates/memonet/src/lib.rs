@@ -100,6 +100,7 @@
 //!         let place = 2 * (step as usize % 2);
 //!         halo.put_signal(left, place + 1, &cells[..1], &step_of, 1, SignalOp::Set, step)?;
 //!         halo.put_signal(right, place, &cells[CELLS - 1..], &step_of, 0, SignalOp::Set, step)?;
+//!         job.fence()?; // or a network might bring the next step's signal before this one's
 //!         step_of.wait_until_all(&[0, 1], Cmp::Ge, step)?;
 //!
 //!         let mut all = vec![halo.read(place)];

@@ -65,6 +65,7 @@ const CRATES: &[Rules] = &[
     Rules { name: "macros", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "memonet", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "ofi", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "python", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "tcp", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "shmem", layers: &["state", "calls"], allowed: &[], circles: Circles::Forbidden },

@@ -255,6 +255,7 @@ fn documents_name_what_exists() {
         "docs/multicast.md",
         "docs/openshmem.md",
         "docs/performance.md",
+        "docs/python.md",
         "docs/shared-data.md",
         "docs/soundness.md",
     ] {

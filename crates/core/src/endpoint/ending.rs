@@ -106,6 +106,12 @@ pub(crate) fn take_part(pe: &Pe, part: Participation) -> Result<()> {
     if !pe.is_this_process() && !takes_over {
         return Err(Error::Misuse(NOT_THE_PE));
     }
+    if !takes_over && (before, part) == (Participation::Taking, Participation::Taking) {
+        return Err(Error::Misuse(
+            "another copy of the library in this process takes part in the job already: a program \
+             uses the C library, or Python's module, not both",
+        ));
+    }
     let of_another = before == Participation::Taking
         && control.process(me) != i32::try_from(std::process::id()).ok();
     if of_another || !control.step_part(me, before, part) {

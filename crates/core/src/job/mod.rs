@@ -290,7 +290,8 @@ impl Job {
     /// `execve`: that program joins for itself.
     ///
     /// # Errors
-    /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::unstable::ending).
+    /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::unstable::ending),
+    /// and where the PE takes part already, by another copy of the library.
     pub fn take_part(&self, part: Participation) -> Result<()> {
         ending::take_part(&self.pe, part)?;
         let to_successor = part == Participation::NotYet;

@@ -181,7 +181,7 @@ impl Job {
             control.forget_globals(me);
         } else {
             return Err(Error::Misuse(
-                "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it",
+                "this PE has joined its job already, in another process, or by another copy of the library in this one: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it. A program that uses the C library cannot use Python's module, too",
             ));
         }
         let seat = Seat::new(Arc::new(control), me);
@@ -517,6 +517,21 @@ mod tests {
             assert!(in_child(|| is_misuse(waits())));
             attention.set_hook(|_| std::ops::ControlFlow::Break(()));
             matches!(waits(), Err(Error::Interrupted { .. }))
+        });
+        assert_eq!(ended.unwrap(), [true]);
+    }
+
+    /// The C library that is loaded into a process whose Python module takes part already.
+    #[test]
+    fn two_copies_of_the_library_do_not_take_part_in_one_process() {
+        let ended = Job::threads(1, |job| {
+            job.take_part(Participation::NotYet).unwrap();
+            job.take_part(Participation::Taking).unwrap();
+            let refused = is_misuse(job.take_part(Participation::Taking));
+            // A copy that has left may come back.
+            job.take_part(Participation::NoMore).unwrap();
+            job.take_part(Participation::Taking).unwrap();
+            refused && job.barrier().is_ok()
         });
         assert_eq!(ended.unwrap(), [true]);
     }

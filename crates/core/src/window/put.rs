@@ -512,17 +512,27 @@ impl<T: Plain> Window<T> {
             unsafe { shm::copy(to, from.as_ptr().cast(), size_of_val(from)) };
             return Ok(Route::Near(at).signal(&self.inner.pe, pe, op, value)?);
         }
-        self.put_signal_resolved(pe, index, from, signals, signal, op, value)
+        let from = (from.as_ptr(), from.len());
+        // SAFETY: a slice can be read.
+        unsafe { self.put_signal_from(pe, index, from, signals, signal, op, value) }
     }
 
+    /// [`put_signal`](Self::put_signal) of so many elements at an address, which other threads or
+    /// PEs may write meanwhile, so that there can be no reference to them.
+    ///
+    /// # Errors
+    /// As for [`put_signal`](Self::put_signal).
+    ///
+    /// # Safety
+    /// As for [`put_from`](Self::put_from).
     #[cold]
     #[allow(clippy::too_many_arguments, reason = "as above")]
     #[track_caller]
-    fn put_signal_resolved(
+    pub unsafe fn put_signal_from(
         &self,
         pe: usize,
         index: usize,
-        from: &[T],
+        (from, count): (*const T, usize),
         signals: &Window<u64>,
         signal: usize,
         op: SignalOp,
@@ -531,17 +541,11 @@ impl<T: Plain> Window<T> {
         self.inner.pe.call("Window::put_signal", Some(self.inner.made), || {
             check_together(self, signals)?;
             let word = signals.target(pe, signal, 1, signal_access(op))?;
-            let target = self.target(pe, index, from.len(), Access::Write)?;
-            // SAFETY: `from` is private memory, readable during the call; both ranges were resolved.
+            let target = self.target(pe, index, count, Access::Write)?;
+            let (me, bytes) = (&self.inner.pe, count * size_of::<T>());
+            // SAFETY: the caller promises the source; both targets were resolved.
             let put = unsafe {
-                target.route.put_signal(
-                    &self.inner.pe,
-                    from.as_ptr().cast(),
-                    size_of_val(from),
-                    (word.route, pe),
-                    op,
-                    value,
-                )
+                target.route.put_signal(me, from.cast(), bytes, (word.route, pe), op, value)
             };
             Ok(put?)
         })

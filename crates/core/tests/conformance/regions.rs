@@ -254,7 +254,7 @@ fn ranges(setup: Setup) {
                 #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
                 let backwards = 5..4;
                 assert!(matches!(region.read(backwards).map(drop), Err(Error::Misuse(_))));
-                assert_eq!(region.read(500..500)?.to_vec(), []);
+                assert!(region.read(500..500)?.to_vec().is_empty());
                 if job.pe() == 0 {
                     let values: Vec<u16> = (0..400).collect();
                     let mut part = region.write(50..450)?;

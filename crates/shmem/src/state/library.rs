@@ -50,7 +50,12 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         } else {
             // SAFETY: with a launcher, the caller promises that no other thread writes static data.
             // Without one, the branch above has found that this is the only thread.
-            unsafe { statics::share(&job) }?
+            let shared = unsafe { statics::share(&job) }?;
+            if shared.is_empty() && !statics::is_linked() {
+                no_statics =
+                    Some("the program does not link the library, but has loaded it by dlopen");
+            }
+            shared
         };
         let segment = job.segment();
         Ok(State {

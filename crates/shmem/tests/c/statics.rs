@@ -182,6 +182,24 @@ fn with_threads_that_were_there_before() {
     assert!(text.contains("without a launcher (`oshrun -n 1` is one)"), "{text}");
 }
 
+/// As an interpreter does, whose variables are not the user's.
+#[test]
+fn a_program_that_loads_the_library_keeps_its_data() {
+    const TEXT: &str = "#include <dlfcn.h>\n#include <stdio.h>\nstatic long mine = 1;\n\
+        int main(int argc, char **argv) {\n    void *library = dlopen(argv[argc - 1], RTLD_NOW);\n\
+        ((void (*)(void))dlsym(library, \"shmem_init\"))();\n\
+        int (*accessible)(const void *, int) = (int (*)(const void *, int))dlsym(library, \"shmem_addr_accessible\");\n\
+        void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(library, \"shmem_malloc\");\n\
+        printf(\"%d %d\\n\", accessible(&mine, 0), accessible(allocate(8), 0));\n\
+        ((void (*)(void))dlsym(library, \"shmem_finalize\"))();\n    return 0;\n}\n";
+    let folder = folder();
+    let [file, program] = ["loads.c", "loads"].map(|name| folder.path().join(name));
+    std::fs::write(&file, TEXT).unwrap();
+    printed(std::process::Command::new("cc").arg("-o").args([&program, &file]).arg("-ldl"));
+    let library = crate::common::PREFIX.join("lib/libmemonet.so").display().to_string();
+    assert_eq!(printed(&mut job(2, &[], &program, &[&library])), "0 1\n0 1\n");
+}
+
 #[test]
 fn memory_that_is_not_symmetric_is_refused() {
     let folder = folder();

@@ -10,14 +10,18 @@
 //!   `MEMONET_SYMMETRIC_LIBS` names (by file name, separated by colons). The data of libc, of the
 //!   loader and of this library stay private, and so do pages that the loader makes read-only after
 //!   relocation (RELRO).
+//! * Data of the executable stay private where it does not link the library but loads it by
+//!   `dlopen`, as interpreters do ([`linked`]).
 //! * The library does not copy untouched pages of zero-initialised data, so huge arrays cost
 //!   nothing.
 //! * A child of `fork` gets a private copy ([`forks`]): it must not change its parent's variables.
 
 mod forks;
+mod linked;
 mod search;
 
 pub use forks::{has_copies, threads};
+pub use linked::is_linked;
 pub use search::{ENV_LIBS, is_constant, not_loaded};
 
 use crate::state::shared::Shared;

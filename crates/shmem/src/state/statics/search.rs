@@ -1,5 +1,6 @@
 //! The writable data of the objects that the loader has loaded.
 
+use super::linked::is_linked;
 use memonet_core::unstable::segment::page_size;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
@@ -60,6 +61,7 @@ pub fn search() -> Search {
         wanted,
         found: Vec::new(),
         first: true,
+        linked: is_linked(),
         interpreter: false,
     };
     // SAFETY: libc calls `object` during this call only, with a pointer to `search`, which outlives
@@ -82,6 +84,8 @@ pub struct Search {
     missing: Vec<String>,
     pub found: Vec<Data>,
     first: bool,
+    /// Whether the executable's data are wanted.
+    linked: bool,
     /// Whether the executable asks for a loader, as a dynamically linked one does.
     pub interpreter: bool,
 }
@@ -105,10 +109,10 @@ unsafe extern "C" fn object(
     search.missing.retain(|missing| missing != file);
     // The executable comes first.
     let executable = std::mem::replace(&mut search.first, false);
-    if executable || search.wanted.iter().any(|wanted| wanted == file) {
-        // SAFETY: the loader's table has `dlpi_phnum` headers.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        search.interpreter |= executable && headers.iter().any(|h| h.p_type == libc::PT_INTERP);
+    // SAFETY: the loader's table has `dlpi_phnum` headers.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    search.interpreter |= executable && headers.iter().any(|h| h.p_type == libc::PT_INTERP);
+    if executable && search.linked || search.wanted.iter().any(|wanted| wanted == file) {
         search.found.extend(data_of(headers, info.dlpi_addr as usize, page_size()));
     }
     0

@@ -1,0 +1,68 @@
+"""memonet: a send is a store.
+
+The processes of a parallel program (PEs) read and write each other's arrays::
+
+    import memonet
+
+    job = memonet.init()                      # one PE of the job that `memonet run` has started
+    w = job.window(10, "int64")               # 10 integers on every PE, zero at first
+    right = (job.pe + 1) % job.npes
+    w.at(right)[2:4] = [job.pe, 7]            # into the neighbour's memory
+    job.barrier()
+    print(w.local[2:4])                       # an ndarray that shows this PE's own part
+
+Start it with ``memonet run -n 4 python program.py``. docs/python.md of the repository has more.
+"""
+
+from . import _at, _collectives, _window
+from ._errors import (
+    AccessDenied,
+    Closed,
+    Error,
+    Interrupted,
+    Mismatch,
+    OutOfBounds,
+    OutOfMemory,
+    PeerFailed,
+    Timeout,
+)
+from ._job import init, threads
+from ._launch import LaunchError, launch
+from ._memonet import Job, Remote, Team, Transfer, Window
+from ._multicast import Multicast
+from ._mutex import Mutex
+from ._region import Region
+from ._simulate import Simulation, machines, simulate
+from ._window import transfer
+
+__all__ = [
+    "AccessDenied",
+    "Closed",
+    "Error",
+    "Interrupted",
+    "Job",
+    "LaunchError",
+    "Mismatch",
+    "Multicast",
+    "Mutex",
+    "OutOfBounds",
+    "OutOfMemory",
+    "PeerFailed",
+    "Region",
+    "Remote",
+    "Simulation",
+    "Team",
+    "Timeout",
+    "Transfer",
+    "Window",
+    "init",
+    "launch",
+    "machines",
+    "simulate",
+    "threads",
+    "transfer",
+]
+
+_at.extend()
+_collectives.extend()
+_window.extend()

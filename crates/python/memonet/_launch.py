@@ -1,0 +1,109 @@
+"""Starting jobs of processes from Python, for notebooks."""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+# What each PE of a function runs: the function comes pickled, and the results go to a folder. NumPy
+# is imported first, as that looks at clocks, which takes time on a simulated machine.
+_PROGRAM = """
+import pickle, sys, time
+import memonet, numpy
+folder = sys.argv[1]
+with open(f"{folder}/function", "rb") as file:
+    function = pickle.load(file)
+job = memonet.init()
+started = time.monotonic_ns()
+result = function(job)
+ended = time.monotonic_ns()
+with open(f"{folder}/{job.pe}", "wb") as file:
+    pickle.dump((result, started, ended), file)
+"""
+
+
+class LaunchError(RuntimeError):
+    """A job that `launch` started has failed. `status` is its exit status."""
+
+    def __init__(self, status, output):
+        super().__init__(f"the job ended with status {status}; its last lines:\n{output}")
+        self.status = status
+
+
+def command():
+    """The path of the command `memonet` that belongs to this package, or else of any."""
+    beside = os.path.join(sysconfig.get_path("scripts"), "memonet")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("memonet")
+    if found is None:
+        raise FileNotFoundError(
+            "there is no command `memonet`: install the package with pip, or put the command on PATH"
+        )
+    return found
+
+
+def _dump(function, path):
+    """Pickles a function: by value where cloudpickle is installed."""
+    try:
+        import cloudpickle as pickler
+    except ImportError:
+        pickler = pickle
+        if getattr(function, "__module__", None) == "__main__":
+            raise TypeError(
+                f"{function.__qualname__} is defined in this notebook or program, where other "
+                "processes cannot import it: install cloudpickle, or move it to a module"
+            ) from None
+    with open(path, "wb") as file:
+        pickler.dump(function, file)
+
+
+def _run(arguments, echo):
+    """Runs a command, and shows its output as it comes."""
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        last = []
+        try:
+            for line in process.stdout:
+                last = (last + [line])[-20:]
+                if echo:
+                    print(line, end="")
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if status != 0:
+        raise LaunchError(status, "".join(last))
+
+
+def launch(program, n, *arguments, options=(), echo=True):
+    """Starts `n` processes as a job, shows their output, and waits for them.
+
+    `program` is the path of a Python program, which gets `arguments`, or a function, which is called
+    as `function(job)`. Of a function gives what each PE returned, by PE. `options` are those of
+    `memonet run`, as in `options=["--machine", "dimmnet-1/D"]`. Raises `LaunchError` when the job
+    fails.
+    """
+    if not callable(program):
+        start = [command(), "run", "-n", str(n), *options, sys.executable, "-u"]
+        return _run([*start, os.fspath(program), *map(str, arguments)], echo)
+    if arguments:
+        raise TypeError("a function gets the job alone: bind other arguments with functools.partial")
+    return [result for result, _, _ in call(program, n, options, echo)]
+
+
+def call(function, n, options, echo):
+    """Calls a function at `n` PEs; gives what each returned, and when it began and ended, in
+    nanoseconds of its clock."""
+    start = [command(), "run", "-n", str(n), *options, sys.executable, "-u", "-c", _PROGRAM]
+    with tempfile.TemporaryDirectory(prefix="memonet-") as folder:
+        _dump(function, f"{folder}/function")
+        _run([*start, folder], echo)
+        results = []
+        for pe in range(n):
+            with open(f"{folder}/{pe}", "rb") as file:
+                results.append(pickle.load(file))
+        return results

@@ -1,0 +1,60 @@
+"""Simulated machines: network hardware that one does not have."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import tempfile
+from typing import Any
+
+from ._launch import call, command
+
+
+def machines():
+    """The names of the machines that there are. `memonet machines show NAME` explains each."""
+    listed = subprocess.run([command(), "machines"], capture_output=True, text=True, check=True)
+    names = []
+    for line in listed.stdout.splitlines():
+        kind, _, variants = line.strip().partition(": ")
+        if kind == "variants":
+            names += variants.split(", ")
+        elif line and not line[0].isspace():
+            names.append(line)
+    return names
+
+
+@dataclasses.dataclass
+class Simulation:
+    """What a simulated run gave.
+
+    `results` is what each PE returned, by PE. `seconds` is the simulated time from the first PE that
+    called the function to the last that returned. `events` is the timeline, if it was asked for: the
+    events of Chrome's trace format, whose times are in microseconds.
+    """
+
+    results: list[Any]
+    seconds: float
+    events: list[dict[str, Any]] | None
+
+
+def simulate(function, machine, n, *, seed=1, trace=False, cpu_scale=None, echo=True):
+    """Calls `function(job)` at `n` PEs of a simulated machine, each a process.
+
+    Computing takes no time, unless `cpu_scale` says how much of this machine's CPU time it takes.
+    Two runs with one `seed` are identical otherwise. With `trace`, the timeline is kept.
+    """
+    with tempfile.TemporaryDirectory(prefix="memonet-") as folder:
+        options = ["--machine", machine, "--seed", str(seed)]
+        if cpu_scale is not None:
+            options += ["--cpu-scale", str(cpu_scale)]
+        path = os.path.join(folder, "trace.json")
+        if trace:
+            options += ["--trace", path]
+        called = call(function, n, options, echo)
+        events = None
+        if trace:
+            with open(path) as file:
+                timeline = json.load(file)
+            events = timeline["traceEvents"] if isinstance(timeline, dict) else timeline
+    began, ended = min(start for _, start, _ in called), max(end for _, _, end in called)
+    return Simulation([result for result, _, _ in called], (ended - began) * 1e-9, events)

@@ -1,0 +1,180 @@
+//! Calls that may wait: without the interpreter's lock, and ended by Ctrl-C.
+//!
+//! # Signals
+//!
+//! Python handles a signal between two instructions of its main thread. A main thread that waits in
+//! the library executes none. So the library's waits ask Python, by the core's hook
+//! ([`Attention`]):
+//!
+//! * When the main thread begins to wait, the C-level handlers of the signals that programs handle
+//!   in Python are replaced by [`handle`], which calls the one that was there, Python's, and then
+//!   calls for attention. Later `signal.signal` calls put Python's back; the next wait replaces it
+//!   again. Signals that are ignored, or that have no handler, stay as they are.
+//! * The hook of a wait of the main thread dismisses the call and lets Python run its handlers. If
+//!   one raises (that of Ctrl-C raises `KeyboardInterrupt`), the wait ends, and its call raises
+//!   that exception. If none does, the wait goes on. A handler must not make calls that wait.
+//! * The hook of any other thread goes on: signals are the main thread's. If the main thread is not
+//!   waiting, that hook dismisses the call, as nobody else would.
+//!
+//! *No signal is lost.* The main thread (M1) says that it waits, then (M2) has Python run its
+//! handlers, then (M3) waits. A signal (H1) is noted by Python, then (H2) calls. A hook of another
+//! thread dismisses a call only where it does not see M1. Then H1 came before M1, and M2 finds the
+//! signal. Otherwise the call stands until M3 sees it.
+//!
+//! A collective that was interrupted leaves its team unusable: members no longer agree on the next
+//! call.
+
+use crate::errors::raise;
+use memonet_core::unstable::wait::Attention;
+use memonet_core::{Error, Job};
+use pyo3::prelude::*;
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Transfers of this many bytes give up the interpreter's lock: they take longer than that does.
+pub const LONG_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// The exception that a signal handler has raised in a wait of this thread.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// The job of this process, for signal handlers.
+static CALLED: OnceLock<Attention> = OnceLock::new();
+/// The C-level handlers that [`handle`] has replaced, by signal; 0 where it has replaced none.
+static REPLACED: [AtomicUsize; MOST_SIGNALS] = [const { AtomicUsize::new(0) }; MOST_SIGNALS];
+const MOST_SIGNALS: usize = 65;
+/// Whether the main thread waits, or is about to.
+static MAIN_WAITS: AtomicBool = AtomicBool::new(false);
+/// The main thread, as pthreads name it.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// The signals that programs handle in Python.
+const SIGNALS: [c_int; 7] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGALRM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+];
+
+/// Makes the waits of the process's job end by Ctrl-C. Gives whether this call was the first.
+pub fn watch(py: Python<'_>, job: &Job) -> PyResult<bool> {
+    if CALLED.get().is_some() {
+        return Ok(false);
+    }
+    let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
+    MAIN.store(main.extract()?, Ordering::Relaxed);
+    let attention = job.attention();
+    attention.set_hook(|waiting| {
+        if !is_main() {
+            if !MAIN_WAITS.load(Ordering::SeqCst) {
+                waiting.dismiss();
+            }
+            return ControlFlow::Continue(());
+        }
+        waiting.dismiss();
+        // An interpreter that ends handles no more signals.
+        match Python::try_attach(|py| py.check_signals()) {
+            Some(Err(raised)) => {
+                RAISED.with(|place| *place.borrow_mut() = Some(raised));
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    Ok(CALLED.set(attention).is_ok())
+}
+
+fn is_main() -> bool {
+    // SAFETY: it only gives this thread's name.
+    let me = unsafe { libc::pthread_self() };
+    me as usize == MAIN.load(Ordering::Relaxed)
+}
+
+/// What runs at a signal: only what a signal handler may do.
+extern "C" fn handle(signal: c_int) {
+    let replaced = REPLACED[signal as usize % MOST_SIGNALS].load(Ordering::Relaxed);
+    if replaced != 0 {
+        // SAFETY: a handler that `sigaction` has given for this signal, without SA_SIGINFO.
+        let replaced: extern "C" fn(c_int) = unsafe { std::mem::transmute(replaced) };
+        replaced(signal);
+    }
+    if let Some(attention) = CALLED.get() {
+        attention.call();
+    }
+}
+
+/// Replaces C-level handlers, Python's, by [`handle`].
+fn intercept() {
+    let ours = handle as extern "C" fn(c_int) as usize;
+    for signal in SIGNALS {
+        // SAFETY: it fills `present`, which any bytes may be.
+        let mut present: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: asks for the present handler, and changes nothing.
+        if unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut present) } != 0 {
+            continue;
+        }
+        let is_none = [libc::SIG_DFL, libc::SIG_IGN, ours].contains(&present.sa_sigaction);
+        if is_none || present.sa_flags & libc::SA_SIGINFO != 0 {
+            continue;
+        }
+        REPLACED[signal as usize].store(present.sa_sigaction, Ordering::Relaxed);
+        present.sa_sigaction = ours;
+        // SAFETY: `handle` does what a signal handler may do; mask and flags stay as they are.
+        unsafe { libc::sigaction(signal, &raw const present, std::ptr::null_mut()) };
+    }
+}
+
+/// Says that the main thread no longer waits.
+struct Waits;
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        MAIN_WAITS.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Makes a call of the core that may wait.
+pub fn wait<R: Send>(
+    py: Python<'_>,
+    call: impl FnOnce() -> memonet_core::Result<R> + Send,
+) -> PyResult<R> {
+    let waits = (CALLED.get().is_some() && is_main()).then(|| {
+        intercept();
+        MAIN_WAITS.store(true, Ordering::SeqCst); // M1
+        Waits
+    });
+    if waits.is_some() {
+        py.check_signals()?; // M2
+    }
+    let result = py.detach(call); // M3
+    drop(waits);
+    result.map_err(|error| ended(py, error))
+}
+
+/// Makes a call of the core: without the interpreter's lock if it is `long`.
+pub fn call<R: Send>(
+    py: Python<'_>,
+    long: bool,
+    call: impl FnOnce() -> memonet_core::Result<R> + Send,
+) -> PyResult<R> {
+    match long {
+        true => wait(py, call),
+        false => call().map_err(|error| raise(py, error)),
+    }
+}
+
+/// The exception of a wait that has failed: what a signal handler has raised, if it was that.
+pub fn ended(py: Python<'_>, error: Error) -> PyErr {
+    let raised = RAISED.with(|place| place.borrow_mut().take());
+    match (error, raised) {
+        (Error::Interrupted { .. }, Some(raised)) => raised,
+        (error, _) => raise(py, error),
+    }
+}

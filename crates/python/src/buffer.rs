@@ -1,0 +1,127 @@
+//! Memory of Python's objects, as raw pointers.
+
+use crate::errors::{type_error, value_error};
+use crate::kind::Kind;
+use crate::strides::Layout;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::CStr;
+
+/// An exported buffer: its memory stays where it is while this exists. It does not leave the thread
+/// that has the interpreter's lock, which releasing it takes.
+///
+/// PyO3's own refuses arrays without dimensions.
+pub struct Buffer(Box<ffi::Py_buffer>);
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: filled by `PyObject_GetBuffer`, and released here alone. This thread has the
+        // interpreter's lock, as the type is not `Send`.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
+    }
+}
+
+/// An address that a thread without the interpreter's lock uses. Whoever makes one keeps the memory
+/// during that use, and accesses it only by the core's copies.
+#[derive(Clone, Copy)]
+pub struct Raw(pub *mut u8);
+
+// SAFETY: an address; the maker's promise holds in any thread.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+impl Buffer {
+    /// The buffer of an object.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::get(object, ffi::PyBUF_RECORDS_RO)
+    }
+
+    /// The buffer of an object that the call writes.
+    pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = Self::of(object)?;
+        if buffer.0.readonly != 0 {
+            return Err(value_error(
+                "the destination is read-only: give an array that can be written",
+            ));
+        }
+        Ok(buffer)
+    }
+
+    fn get(object: &Bound<'_, PyAny>, flags: std::ffi::c_int) -> PyResult<Self> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: a living object, and a view to fill.
+        match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
+            0 => Ok(Buffer(view)),
+            _ => Err(PyErr::fetch(object.py())),
+        }
+    }
+
+    /// The first byte of the first element.
+    pub fn start(&self) -> Raw {
+        Raw(self.0.buf.cast())
+    }
+
+    /// Shape and strides.
+    pub fn layout(&self) -> Layout {
+        let (shape, strides) = (self.numbers(self.0.shape), self.numbers(self.0.strides));
+        Layout {
+            shape: shape.into_iter().map(|count| count as usize).collect(),
+            strides,
+            size: self.0.itemsize as usize,
+        }
+    }
+
+    /// One number for each dimension.
+    fn numbers(&self, first: *const ffi::Py_ssize_t) -> Vec<isize> {
+        if self.0.ndim == 0 {
+            return Vec::new();
+        }
+        // SAFETY: what was asked for has shape and strides, of so many numbers, which stay while
+        // the buffer is exported.
+        unsafe { std::slice::from_raw_parts(first, self.0.ndim as usize) }.to_vec()
+    }
+
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> usize {
+        self.0.len as usize
+    }
+
+    /// The elements' format, as the module `struct` writes it.
+    fn format(&self) -> &[u8] {
+        match self.0.format.is_null() {
+            true => b"B",
+            // SAFETY: a string of C that stays while the buffer is exported.
+            false => unsafe { CStr::from_ptr(self.0.format) }.to_bytes(),
+        }
+    }
+
+    /// Refuses a buffer whose elements are not of this kind.
+    pub fn check(&self, kind: Kind) -> PyResult<()> {
+        let (format, size) = (self.format(), self.0.itemsize as usize);
+        let letter = match format {
+            [letter] | [b'@' | b'=', letter] => *letter,
+            [b'<', letter] if cfg!(target_endian = "little") => *letter,
+            _ => 0,
+        };
+        let same = size == kind.size()
+            && match kind {
+                Kind::U8 => matches!(letter, b'B' | b'?' | b'c'),
+                Kind::I8 => letter == b'b',
+                Kind::U16 | Kind::U32 | Kind::U64 => b"HILQN".contains(&letter),
+                Kind::I16 | Kind::I32 | Kind::I64 => b"hilqn".contains(&letter),
+                Kind::F32 => letter == b'f',
+                Kind::F64 => letter == b'd',
+                // Words have windows of their own.
+                Kind::Bytes(_) => !b"?cbBhHiIlLqQnNfd".contains(&letter),
+            };
+        if same {
+            return Ok(());
+        }
+        Err(type_error(format!(
+            "the array's elements ({} bytes, format {:?}) are not the window's ({kind:?}): convert them first, as in array.astype(window.dtype)",
+            size,
+            String::from_utf8_lossy(format),
+        )))
+    }
+}

@@ -1,0 +1,52 @@
+//! The core's errors as exceptions: classes of `memonet._errors`, each of which is also the
+//! exception of Python that a program would expect.
+
+use memonet_core::Error;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// The class for an error.
+fn class(error: &Error) -> &'static str {
+    match error {
+        Error::PeerFailed { .. } => "PeerFailed",
+        Error::Timeout { .. } => "Timeout",
+        Error::Interrupted { .. } => "Interrupted",
+        Error::OutOfBounds { .. } | Error::NoSuchPe { .. } => "OutOfBounds",
+        Error::AccessDenied { .. } | Error::WrongKey { .. } | Error::Revoked { .. } => {
+            "AccessDenied"
+        }
+        Error::Length { .. } | Error::Unequal { .. } | Error::OtherCall { .. } => "Mismatch",
+        Error::OutOfMemory { .. } => "OutOfMemory",
+        Error::Closed => "Closed",
+        _ => "Error",
+    }
+}
+
+/// The exception for an error. Its message names no call: the traceback does.
+pub fn raise(py: Python<'_>, error: Error) -> PyErr {
+    make(py, error.of_call(None)).unwrap_or_else(|failed| failed)
+}
+
+fn make(py: Python<'_>, error: Error) -> PyResult<PyErr> {
+    let class = py.import("memonet._errors")?.getattr(class(&error))?.cast_into::<PyType>()?;
+    let exception = class.call1((error.to_string(),))?;
+    if let Error::PeerFailed { pe, cause, .. } = &error {
+        exception.setattr("pe", pe)?;
+        exception.setattr("cause", cause.to_string())?;
+    }
+    Ok(PyErr::from_value(exception))
+}
+
+pub fn type_error(message: impl Into<String>) -> PyErr {
+    PyTypeError::new_err(message.into())
+}
+
+pub fn value_error(message: impl Into<String>) -> PyErr {
+    PyValueError::new_err(message.into())
+}
+
+/// The error of an object that was freed.
+pub fn freed(what: &str) -> PyErr {
+    PyRuntimeError::new_err(format!("this {what} was freed: it cannot be used any more"))
+}

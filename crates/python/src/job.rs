@@ -1,0 +1,150 @@
+//! A PE's handle on its job.
+
+use crate::blocking;
+use crate::cells;
+use crate::errors::{raise, value_error};
+use crate::kind::Kind;
+use crate::team::Team;
+use crate::window::Window;
+use memonet_core::WindowOptions;
+use memonet_core::unstable::launch::Participation;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::Arc;
+
+/// A PE's handle on its job.
+#[pyclass(frozen, module = "memonet._memonet", weakref)]
+pub struct Job {
+    pub job: memonet_core::Job,
+    /// Whether the PEs are threads of this interpreter.
+    pub shares_interpreter: bool,
+}
+
+/// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE.
+/// A second call gives the same job.
+#[pyfunction]
+pub fn init(py: Python<'_>) -> PyResult<Job> {
+    let job = py.detach(memonet_fabrics::init).map_err(|error| raise(py, error))?;
+    if blocking::watch(py, &job)? {
+        // The C library may have been loaded, and joined, before. Who takes part first is the PE.
+        [Participation::NotYet, Participation::Taking]
+            .into_iter()
+            .try_for_each(|part| job.take_part(part))
+            .map_err(|error| raise(py, error))?;
+    }
+    Ok(Job { job, shares_interpreter: false })
+}
+
+/// A shape as NumPy takes it: a number, or one for each dimension.
+fn shape(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    if shape.is_instance_of::<PyTuple>() || shape.hasattr("__len__")? {
+        return shape.extract();
+    }
+    Ok(vec![shape.extract()?])
+}
+
+#[pymethods]
+impl Job {
+    /// This PE's number, from 0 on.
+    #[getter]
+    fn pe(&self) -> usize {
+        self.job.pe()
+    }
+
+    /// Number of PEs in the job.
+    #[getter]
+    fn npes(&self) -> usize {
+        self.job.npes()
+    }
+
+    /// The team of all PEs.
+    #[getter]
+    fn world(&self) -> Team {
+        Team::world(&self.job)
+    }
+
+    /// Name of the fabric to far peers; None when all peers are near.
+    #[getter]
+    fn fabric(&self) -> Option<&'static str> {
+        self.job.fabric()
+    }
+
+    /// Whether a PE's memory is mapped into this process.
+    fn is_near(&self, pe: usize) -> PyResult<bool> {
+        match pe < self.job.npes() {
+            true => Ok(self.job.is_near(pe)),
+            false => {
+                Err(value_error(format!("there is no PE {pe} in a job of {}", self.job.npes())))
+            }
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<memonet.Job: PE {} of {}>", self.job.pe(), self.job.npes())
+    }
+
+    /// Makes a window: an array of `shape` and `dtype` on every PE, zero at first. Collective.
+    #[pyo3(signature = (shape, dtype=None, *, populate=false))]
+    fn window(
+        &self,
+        shape: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        populate: bool,
+    ) -> PyResult<Window> {
+        let py = shape.py();
+        let dtype = py.import("numpy")?.call_method1("dtype", (dtype,))?;
+        let (kind, shape) = (Kind::of(&dtype)?, self::shape(shape)?);
+        let len = shape.iter().try_fold(1usize, |all, &count| all.checked_mul(count));
+        let len =
+            len.ok_or_else(|| value_error(format!("a shape of {shape:?} has too many elements")))?;
+        let options = WindowOptions::new().populate(populate);
+        let cells = blocking::wait(py, || cells::make(&self.job, kind, len, options))?;
+        Ok(Window::new(self.job.clone(), self.shares_interpreter, shape, dtype.unbind(), cells))
+    }
+
+    /// Completes this PE's writes, and waits until all PEs have called. Collective.
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        blocking::wait(py, || self.job.barrier())
+    }
+
+    /// Orders this PE's writes.
+    fn fence(&self, py: Python<'_>) -> PyResult<()> {
+        blocking::call(py, self.job.fabric().is_some(), || self.job.fence())
+    }
+
+    /// Completes this PE's writes.
+    fn quiet(&self, py: Python<'_>) -> PyResult<()> {
+        blocking::call(py, self.job.fabric().is_some(), || self.job.quiet())
+    }
+
+    /// Whether this PE's writes are complete.
+    fn is_quiet(&self, py: Python<'_>) -> PyResult<bool> {
+        blocking::call(py, self.job.fabric().is_some(), || self.job.is_quiet())
+    }
+
+    /// Leaves the job in order. A process that ends with status 0 does so by itself.
+    fn finalize(&self, py: Python<'_>) -> PyResult<()> {
+        blocking::wait(py, || self.job.finalize())
+    }
+
+    /// Says that the program computes for so many seconds: on a simulated machine they pass.
+    fn compute(&self, seconds: f64) -> PyResult<()> {
+        self.job.compute(crate::window::duration(seconds)?.as_nanos() as u64);
+        Ok(())
+    }
+
+    /// Ends the whole job with this status.
+    #[pyo3(signature = (status=0))]
+    fn exit(&self, py: Python<'_>, status: u8) -> PyResult<()> {
+        for stream in ["stdout", "stderr"] {
+            py.import("sys")?.getattr(stream)?.call_method0("flush")?;
+        }
+        self.job.exit(status)
+    }
+
+    /// The team of these PEs; None at all others. Collective over all PEs.
+    fn team(&self, py: Python<'_>, pes: Vec<usize>) -> PyResult<Option<Team>> {
+        let made = blocking::wait(py, || self.job.team(&pes))?;
+        Ok(made.map(|team| Team::new(&self.job, Arc::new(team))))
+    }
+}

@@ -1,0 +1,184 @@
+//! Data that belong to a lock.
+//!
+//! The data's memory is an exported buffer while this PE holds the lock, and at no other time. The
+//! lock is released only when no export is left: no array, view or memoryview then shows the data,
+//! as for Rust no reference outlives the guard. `memonet._mutex` empties the array that a `with`
+//! has given, and says which array is left.
+
+use crate::blocking;
+use crate::errors::freed;
+use crate::job::Job;
+use crate::place::export;
+use crate::window::duration;
+use memonet_core::dsm;
+use memonet_core::unstable::segment;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The data, aligned for any element.
+type Data = [u128];
+/// The guard borrows from the `Arc` beside it, whose contents do not move.
+type Guard = dsm::Guard<'static, Data>;
+
+/// Bytes of the whole job that one thread of one PE uses at a time.
+#[pyclass(frozen, module = "memonet._memonet")]
+pub struct MutexData {
+    bytes: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    // The first field, so that the guard is dropped before the mutex.
+    held: Option<Guard>,
+    /// Buffers that show the data.
+    exports: usize,
+    mutex: Option<Arc<dsm::Mutex<Data>>>,
+}
+
+impl MutexData {
+    /// Never held while Python code runs, or while a call waits.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mutex(&self) -> PyResult<Arc<dsm::Mutex<Data>>> {
+        self.state().mutex.clone().ok_or_else(|| freed("mutex"))
+    }
+
+    /// Keeps the guard.
+    ///
+    /// # Safety
+    /// It is of this object's mutex.
+    unsafe fn keep(&self, guard: dsm::Guard<'_, Data>) {
+        // SAFETY: the mutex lives in the `Arc` of the state, which is dropped after the guard, and
+        // `free` refuses while there is one.
+        let guard = unsafe { std::mem::transmute::<dsm::Guard<'_, Data>, Guard>(guard) };
+        self.state().held = Some(guard);
+    }
+}
+
+#[pymethods]
+impl MutexData {
+    /// Makes a mutex whose data begin as those of `initial`. Collective.
+    #[new]
+    #[pyo3(signature = (job, initial, shadow=false))]
+    fn new(job: &Bound<'_, Job>, initial: &Bound<'_, PyAny>, shadow: bool) -> PyResult<Self> {
+        let (py, buffer) = (job.py(), crate::buffer::Buffer::of(initial)?);
+        let bytes = buffer.bytes();
+        let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+        // SAFETY: so many bytes of the buffer, which is without gaps, as `_mutex` makes it; the
+        // vector is private and has room for them.
+        unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
+        let job = &job.get().job;
+        let mutex = blocking::wait(py, || match shadow {
+            true => dsm::Mutex::with_shadow(job, &data[..]),
+            false => dsm::Mutex::new(job, &data[..]),
+        })?;
+        let state = State { held: None, exports: 0, mutex: Some(Arc::new(mutex)) };
+        Ok(MutexData { bytes, state: Mutex::new(state) })
+    }
+
+    /// Waits for the data.
+    #[pyo3(signature = (timeout=None))]
+    fn lock(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let (mutex, limit) = (self.mutex()?, timeout.map(duration).transpose()?);
+        blocking::wait(py, || {
+            let guard = match limit {
+                Some(limit) => mutex.lock_timeout(limit),
+                None => mutex.lock(),
+            }?;
+            // SAFETY: this object's.
+            unsafe { self.keep(guard) };
+            Ok(())
+        })
+    }
+
+    /// Takes the data if no other thread or PE has them; gives whether it has.
+    fn try_lock(&self, py: Python<'_>) -> PyResult<bool> {
+        let mutex = self.mutex()?;
+        blocking::wait(py, || {
+            let guard = mutex.try_lock()?;
+            let got = guard.is_some();
+            if let Some(guard) = guard {
+                // SAFETY: this object's.
+                unsafe { self.keep(guard) };
+            }
+            Ok(got)
+        })
+    }
+
+    /// Gives the data back.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let guard = {
+            let mut state = self.state();
+            if state.exports > 0 {
+                return Err(PyBufferError::new_err(
+                    "arrays still show the mutex's data, so it stays locked: copy what you need, and del its views before you leave",
+                ));
+            }
+            state.held.take()
+        };
+        let guard =
+            guard.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the mutex"))?;
+        blocking::wait(py, || guard.release())
+    }
+
+    /// How many buffers show the data.
+    #[getter]
+    fn exports(&self) -> usize {
+        self.state().exports
+    }
+
+    /// Gives up this PE's handle.
+    fn free(&self) -> PyResult<()> {
+        let mutex = {
+            let mut state = self.state();
+            if state.held.is_some() {
+                return Err(PyRuntimeError::new_err("this PE holds the mutex: leave it first"));
+            }
+            state.mutex.take()
+        };
+        drop(mutex);
+        Ok(())
+    }
+
+    /// Exports the data, which this PE holds.
+    ///
+    /// # Safety
+    /// Python calls it, with a view to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let start = {
+            let mut state = this.state();
+            let Some(held) = &mut state.held else {
+                return Err(PyBufferError::new_err(
+                    "the data can be used only while the mutex is held",
+                ));
+            };
+            let start = held.as_mut_ptr().cast();
+            state.exports += 1;
+            start
+        };
+        // SAFETY: Python's view; while there is an export, the guard is not released.
+        let filled = unsafe { export(view, slf.as_any(), start, this.bytes, flags) };
+        if filled.is_err() {
+            this.state().exports -= 1;
+        }
+        filled
+    }
+
+    /// Takes an export back.
+    ///
+    /// # Safety
+    /// Python calls it, once for each export.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.state().exports -= 1;
+    }
+}

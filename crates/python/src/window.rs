@@ -1,0 +1,650 @@
+//! Windows: arrays of every PE that the other PEs reach.
+
+use crate::blocking::{self, LONG_BYTES};
+use crate::buffer::{Buffer, Raw};
+use crate::cells::{Cells, Signal, Terms, Which, comparison};
+use crate::errors::{freed, raise, type_error, value_error};
+use crate::place::Part;
+use crate::remote::{Remote, signal_op};
+use crate::strides::{Layout, each_run};
+use crate::transfer::Transfer;
+use memonet_core::unstable::segment;
+use memonet_core::{Error, SignalOp};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyTuple};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// An array of each PE that the other PEs can reach, with one shape and dtype.
+#[pyclass(frozen, subclass, module = "memonet._memonet", weakref)]
+pub struct Window {
+    job: memonet_core::Job,
+    /// Whether PEs share the interpreter.
+    shares_interpreter: bool,
+    shape: Vec<usize>,
+    dtype: Py<PyAny>,
+    held: Mutex<Held>,
+}
+
+/// What `free` gives up.
+struct Held {
+    cells: Option<Arc<dyn Cells>>,
+    /// The array of this PE's part, once a program has asked for it.
+    local: Option<Py<PyAny>>,
+}
+
+/// One end of a copy: elements of this process, kept by what else is in it.
+struct Elements {
+    buffer: Option<Buffer>,
+    /// A number that was given in place of an array.
+    number: Box<[u8; 8]>,
+    layout: Layout,
+}
+
+impl Elements {
+    fn start(&self) -> Raw {
+        self.buffer.as_ref().map_or(Raw(self.number.as_ptr().cast_mut()), |buffer| buffer.start())
+    }
+}
+
+impl Window {
+    pub fn new(
+        job: memonet_core::Job,
+        shares_interpreter: bool,
+        shape: Vec<usize>,
+        dtype: Py<PyAny>,
+        cells: Arc<dyn Cells>,
+    ) -> Self {
+        let held = Mutex::new(Held { cells: Some(cells), local: None });
+        Window { job, shares_interpreter, shape, dtype, held }
+    }
+
+    /// Never held while Python code runs.
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn cells(&self) -> PyResult<Arc<dyn Cells>> {
+        self.held().cells.clone().ok_or_else(|| freed("window"))
+    }
+
+    /// The number of an element that is given as a number, or by an index for each dimension.
+    pub fn index(&self, index: &Bound<'_, PyAny>) -> PyResult<usize> {
+        if let Ok(tuple) = index.cast::<PyTuple>() {
+            let indices: Vec<usize> = tuple.extract()?;
+            if indices.len() != self.shape.len() {
+                return Err(PyIndexError::new_err(format!(
+                    "{} indices for a window of {} dimensions",
+                    indices.len(),
+                    self.shape.len()
+                )));
+            }
+            let mut number = 0;
+            for (dimension, (&index, &count)) in indices.iter().zip(&self.shape).enumerate() {
+                if index >= count {
+                    return Err(PyIndexError::new_err(format!(
+                        "index {index} of dimension {dimension}, which has {count} elements"
+                    )));
+                }
+                number = number * count + index;
+            }
+            return Ok(number);
+        }
+        index.extract()
+    }
+
+    /// A call that takes long, or may wait, gives up the interpreter's lock.
+    fn is_long(&self, pe: usize, bytes: usize) -> bool {
+        bytes >= LONG_BYTES || pe < self.job.npes() && !self.job.is_near(pe)
+    }
+
+    /// The source of a put: an array, or a number.
+    fn source(&self, cells: &dyn Cells, source: &Bound<'_, PyAny>) -> PyResult<Elements> {
+        let (number, size) = (Box::new([0; 8]), cells.kind().size());
+        let is_number = source.is_exact_instance_of::<PyInt>()
+            || source.is_exact_instance_of::<pyo3::types::PyFloat>()
+            || source.is_exact_instance_of::<pyo3::types::PyBool>();
+        let layout = Layout::contiguous(&[], size);
+        if is_number {
+            return Ok(Elements { buffer: None, number: Box::new(cells.encode(source)?), layout });
+        }
+        let buffer = match Buffer::of(source) {
+            Ok(buffer) => buffer,
+            Err(_) if source.hasattr("__dlpack__")? => {
+                Buffer::of(&source.py().import("numpy")?.call_method1("from_dlpack", (source,))?)?
+            }
+            Err(error) => return Err(error),
+        };
+        match buffer.check(cells.kind()) {
+            Ok(()) => {}
+            // A number of NumPy's.
+            Err(_) if buffer.layout().shape.is_empty() && cells.encode(source).is_ok() => {
+                return Ok(Elements {
+                    buffer: None,
+                    number: Box::new(cells.encode(source)?),
+                    layout,
+                });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Elements { layout: buffer.layout(), buffer: Some(buffer), number })
+    }
+
+    /// The place of a view of this PE's part: the byte at which it begins, and its layout.
+    fn place(cells: &dyn Cells, view: &Bound<'_, PyAny>) -> PyResult<(usize, Layout)> {
+        let buffer = Buffer::of(view)?;
+        let (layout, start) = (buffer.layout(), cells.local() as usize);
+        let end = start + cells.len() * cells.kind().size();
+        let (mut low, mut high) = (buffer.start().0 as isize, buffer.start().0 as isize);
+        for (&count, &stride) in layout.shape.iter().zip(&layout.strides) {
+            let reach = stride * (count.max(1) as isize - 1);
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        let high = high as usize + layout.size;
+        if layout.count() > 0 && ((low as usize) < start || high > end) {
+            return Err(PyIndexError::new_err(
+                "an index of w.at(pe) is made of integers, slices and ...: for lists of indices loop over them",
+            ));
+        }
+        let at = if layout.count() == 0 { 0 } else { buffer.start().0 as usize - start };
+        Ok((at, layout))
+    }
+
+    /// Puts elements to a place of `pe`'s part, and a signal after the last of them.
+    fn put_runs(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        (at, to): (usize, &Layout),
+        from: &Elements,
+        signal: Option<Signal<'_>>,
+    ) -> PyResult<()> {
+        let cells = self.cells()?;
+        let (cells, size, layout) = (&*cells, cells.kind().size(), &from.layout);
+        let (bytes, start) = (layout.count() * size, from.start());
+        self.check(py, pe, at, to, cells)?;
+        // A source that overlaps with the target is copied first.
+        let own = cells.local() as usize..cells.local() as usize + cells.len() * size;
+        let aside = pe == self.job.pe() && own.contains(&(start.0 as usize));
+        let staged = aside.then(|| Staged::of(start, layout));
+        let (start, layout) = match &staged {
+            Some(staged) => (staged.start(), &staged.layout),
+            None => (start, layout),
+        };
+        let job = &self.job;
+        blocking::call(py, self.is_long(pe, bytes), || {
+            let start = &start;
+            let whole = Layout::contiguous(&layout.shape, size);
+            let is_block = layout.strides == whole.strides && to.strides == whole.strides;
+            if let (Some(signal), true) = (&signal, is_block) {
+                // SAFETY: the elements of `from`, which it keeps.
+                return unsafe { cells.put_signal(pe, at / size, *start, layout.count(), signal) };
+            }
+            each_run(to, layout, |to, from, bytes| {
+                let from = Raw(start.0.wrapping_offset(from));
+                let index = at.wrapping_add_signed(to) / size;
+                // SAFETY: a run of the elements of `from`, which it keeps.
+                unsafe { cells.put(pe, index, from, bytes / size) }
+            })?;
+            let Some(signal) = signal else { return Ok(()) };
+            job.fence()?;
+            // SAFETY: no elements.
+            unsafe { cells.put_signal(pe, 0, Raw(cells.local()), 0, &signal) }
+        })
+    }
+
+    /// Gets a place of `pe`'s part into an array.
+    fn get_runs(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        (at, from): (usize, &Layout),
+        into: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let cells = self.cells()?;
+        let buffer = Buffer::writable(into)?;
+        buffer.check(cells.kind())?;
+        let (cells, size, layout) = (&*cells, cells.kind().size(), buffer.layout());
+        self.check(py, pe, at, from, cells)?;
+        let own = cells.local() as usize..cells.local() as usize + cells.len() * size;
+        if pe == self.job.pe() && own.contains(&(buffer.start().0 as usize)) {
+            return Err(value_error(
+                "the destination is this PE's own part of the window: assign arrays, as in w.local[0:2] = w.local[4:6]",
+            ));
+        }
+        let start = buffer.start();
+        blocking::call(py, self.is_long(pe, buffer.bytes()), || {
+            let start = &start;
+            each_run(from, &layout, |from, to, bytes| {
+                let to = Raw(start.0.wrapping_offset(to));
+                let index = at.wrapping_add_signed(from) / size;
+                // SAFETY: a run of the array's elements, which `buffer` keeps.
+                unsafe { cells.get(pe, index, to, bytes / size) }
+            })
+        })
+    }
+
+    /// The array of this PE's part, made anew.
+    fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let part = Bound::new(py, Part::new(self.cells()?))?;
+        let arguments = PyDict::new(py);
+        arguments.set_item("shape", PyTuple::new(py, &self.shape)?)?;
+        arguments.set_item("dtype", &self.dtype)?;
+        arguments.set_item("buffer", part)?;
+        py.import("numpy")?.getattr("ndarray")?.call((), Some(&arguments))
+    }
+
+    fn terms(&self, timeout: Option<f64>, depends_on: Option<Vec<usize>>) -> PyResult<Terms> {
+        // Where the lock is shared with the PE that is waited for, looking with it is in vain. In a
+        // simulation a look with a limit would take time.
+        let looks = !self.shares_interpreter && self.job.fabric().is_none();
+        Ok(Terms { timeout: timeout.map(duration).transpose()?, depends_on, looks })
+    }
+
+    /// Refuses a PE that there is not, and a block that does not fit, before its first run moves.
+    fn check(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        at: usize,
+        block: &Layout,
+        cells: &dyn Cells,
+    ) -> PyResult<()> {
+        self.check_pe(py, pe)?;
+        let (size, count, len) = (cells.kind().size(), block.count(), cells.len());
+        let index = at / size;
+        // A view of this PE's part has its own strides, and lies in it.
+        let is_view = block.strides != Layout::contiguous(&block.shape, size).strides;
+        if is_view || index.checked_add(count).is_some_and(|end| end <= len) {
+            return Ok(());
+        }
+        Err(raise(py, Error::OutOfBounds { index, count, len, call: None }))
+    }
+
+    fn check_pe(&self, py: Python<'_>, pe: usize) -> PyResult<()> {
+        let npes = self.job.npes();
+        match pe < npes {
+            true => Ok(()),
+            false => Err(raise(py, Error::NoSuchPe { pe, npes, call: None })),
+        }
+    }
+}
+
+/// A time limit in seconds.
+pub fn duration(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| value_error(format!("{seconds} seconds are no time limit")))
+}
+
+/// Private copies of elements.
+struct Staged {
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+impl Staged {
+    fn of(start: Raw, from: &Layout) -> Self {
+        let layout = Layout::contiguous(&from.shape, from.size);
+        let mut bytes = vec![0; from.count() * from.size];
+        let to = bytes.as_mut_ptr();
+        let Ok(()) = each_run(&layout, from, |into, from, bytes| {
+            // SAFETY: a run of elements that the caller keeps, and its place in `bytes`.
+            unsafe {
+                segment::copy(to.wrapping_offset(into), start.0.wrapping_offset(from), bytes)
+            };
+            Ok::<(), std::convert::Infallible>(())
+        });
+        Staged { bytes, layout }
+    }
+
+    fn start(&self) -> Raw {
+        Raw(self.bytes.as_ptr().cast_mut())
+    }
+}
+
+#[pymethods]
+impl Window {
+    /// The shape of each PE's array.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// The dtype of the elements.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> Py<PyAny> {
+        self.dtype.clone_ref(py)
+    }
+
+    /// Number of elements of each PE.
+    #[getter]
+    fn size(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        self.shape
+            .first()
+            .copied()
+            .ok_or_else(|| type_error("a window without dimensions has no length"))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let freed = if self.cells().is_err() { ", freed" } else { "" };
+        let shape = PyTuple::new(py, &self.shape)?.repr()?;
+        Ok(format!("<memonet.Window {shape} {}{freed}>", self.dtype.bind(py).str()?))
+    }
+
+    /// This PE's part: an array that shows the memory itself, without a copy.
+    #[getter]
+    pub fn local<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(local) = &self.held().local {
+            return Ok(local.bind(py).clone());
+        }
+        let local = self.array(py)?;
+        let before = self.held().local.replace(local.clone().unbind());
+        drop(before);
+        Ok(local)
+    }
+
+    #[pyo3(signature = (*arguments, **options))]
+    fn __array__<'py>(
+        &self,
+        arguments: &Bound<'py, PyTuple>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.local(arguments.py())?.call_method("__array__", arguments, options)
+    }
+
+    #[pyo3(signature = (**options))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.local(py)?.call_method("__dlpack__", (), options)
+    }
+
+    fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.local(py)?.call_method0("__dlpack_device__")
+    }
+
+    /// Copies an array, or a number, to `pe`'s part, from element `index` on.
+    fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, cells) = (source.py(), self.cells()?);
+        let from = self.source(&*cells, source)?;
+        let to = Layout::contiguous(&from.layout.shape, cells.kind().size());
+        self.put_runs(py, pe, (self.byte(index, &*cells)?, &to), &from, None)
+    }
+
+    /// `put`, and then an update of a signal word of that PE. Whoever sees the signal sees the
+    /// block.
+    #[pyo3(signature = (pe, index, source, signals, signal=None, value=1, op="set"))]
+    #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
+    fn put_signal(
+        &self,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        source: &Bound<'_, PyAny>,
+        signals: &Bound<'_, Window>,
+        signal: Option<&Bound<'_, PyAny>>,
+        value: u64,
+        op: &str,
+    ) -> PyResult<()> {
+        let (py, cells, words) = (source.py(), self.cells()?, signals.get().cells()?);
+        let from = self.source(&*cells, source)?;
+        let to = Layout::contiguous(&from.layout.shape, cells.kind().size());
+        let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
+        let signal = (&*words, signal, signal_op(op)?, value);
+        self.put_runs(py, pe, (self.byte(index, &*cells)?, &to), &from, Some(signal))
+    }
+
+    /// Copies elements of `pe`'s part from `index` on: into an array, or `count` of them into a new
+    /// one; without either, the one element.
+    #[pyo3(signature = (pe, index, into=None, *, count=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        pe: usize,
+        index: &Bound<'py, PyAny>,
+        into: Option<Bound<'py, PyAny>>,
+        count: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let cells = self.cells()?;
+        let at = self.byte(index, &*cells)?;
+        let into = match (into, count) {
+            (Some(_), Some(_)) => return Err(type_error("give `into` or `count`, not both")),
+            (Some(into), None) => into,
+            (None, count) => {
+                let shape = count.map_or(PyTuple::empty(py), |count| {
+                    PyTuple::new(py, [count]).unwrap_or_else(|_| PyTuple::empty(py))
+                });
+                py.import("numpy")?.call_method1("empty", (shape, &self.dtype))?
+            }
+        };
+        let layout = Buffer::of(&into)?.layout();
+        let from = Layout::contiguous(&layout.shape, cells.kind().size());
+        self.get_runs(py, pe, (at, &from), &into)?;
+        match layout.shape.is_empty() {
+            true => into.get_item(PyTuple::empty(py)),
+            false => Ok(into),
+        }
+    }
+
+    /// Puts `source` to the place, in `pe`'s part, of a view of this PE's own part.
+    fn _put_view(
+        &self,
+        pe: usize,
+        view: &Bound<'_, PyAny>,
+        source: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (py, cells) = (source.py(), self.cells()?);
+        let (at, to) = Self::place(&*cells, view)?;
+        let from = self.source(&*cells, source)?;
+        if from.layout.shape != to.shape {
+            return Err(value_error(format!(
+                "an array of shape {:?} for elements of shape {:?}",
+                from.layout.shape, to.shape
+            )));
+        }
+        self.put_runs(py, pe, (at, &to), &from, None)
+    }
+
+    /// Gets the place, in `pe`'s part, of a view of this PE's own part.
+    fn _get_view(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        view: &Bound<'_, PyAny>,
+        into: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let cells = self.cells()?;
+        let (at, from) = Self::place(&*cells, view)?;
+        self.get_runs(py, pe, (at, &from), into)
+    }
+
+    /// Checks that there is such a PE.
+    fn _check_pe(&self, py: Python<'_>, pe: usize) -> PyResult<()> {
+        self.check_pe(py, pe)
+    }
+
+    /// Resolves one word of a PE, for stores, loads and atomics.
+    fn remote(&self, pe: usize, index: &Bound<'_, PyAny>) -> PyResult<Remote> {
+        Ok(Remote::new(self.cells()?.remote(index.py(), pe, self.index(index)?)?))
+    }
+
+    /// Updates signal word `index` of `pe`'s part, and wakes it.
+    #[pyo3(signature = (pe, index, value=1, op="set"))]
+    fn signal(&self, pe: usize, index: &Bound<'_, PyAny>, value: u64, op: &str) -> PyResult<()> {
+        let (py, cells, op): (_, _, SignalOp) = (index.py(), self.cells()?, signal_op(op)?);
+        let index = self.index(index)?;
+        blocking::call(py, self.is_long(pe, 0), || {
+            // SAFETY: no elements.
+            unsafe { cells.put_signal(pe, 0, Raw(cells.local()), 0, &(&*cells, index, op, value)) }
+        })
+    }
+
+    /// Adds to a word of a PE atomically; gives what it held.
+    fn fetch_add(
+        &self,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        let cells = self.cells()?;
+        cells.remote(index.py(), pe, self.index(index)?)?.update(crate::scalar::Update::Add, value)
+    }
+
+    /// Replaces a word of a PE atomically; gives what it held.
+    fn swap(
+        &self,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        self.cells()?.remote(index.py(), pe, self.index(index)?)?.swap(value)
+    }
+
+    /// Replaces a word of a PE by `new` if it holds `expected`; gives what it held.
+    fn compare_swap(
+        &self,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        expected: &Bound<'_, PyAny>,
+        new: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        self.cells()?.remote(index.py(), pe, self.index(index)?)?.compare_swap(expected, new)
+    }
+
+    /// Waits until a word of this PE's part compares so with `value`; gives the word.
+    #[pyo3(signature = (index, cmp, value, *, timeout=None, depends_on=None))]
+    fn wait_until(
+        &self,
+        index: &Bound<'_, PyAny>,
+        cmp: &str,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        depends_on: Option<Vec<usize>>,
+    ) -> PyResult<Py<PyAny>> {
+        let terms = self.terms(timeout, depends_on)?;
+        self.cells()?.wait(self.index(index)?, comparison(cmp)?, value, &terms)
+    }
+
+    /// Waits until one of several words compares so; gives its place in `indices`.
+    #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
+    fn wait_until_any(
+        &self,
+        indices: Vec<usize>,
+        cmp: &str,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        depends_on: Option<Vec<usize>>,
+    ) -> PyResult<usize> {
+        let (cells, terms) = (self.cells()?, self.terms(timeout, depends_on)?);
+        let places = cells.wait_for(Which::Any, &indices, comparison(cmp)?, value, &terms)?;
+        Ok(places[0])
+    }
+
+    /// Waits until each of several words has compared so.
+    #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
+    fn wait_until_all(
+        &self,
+        indices: Vec<usize>,
+        cmp: &str,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        depends_on: Option<Vec<usize>>,
+    ) -> PyResult<()> {
+        let (cells, terms) = (self.cells()?, self.terms(timeout, depends_on)?);
+        cells.wait_for(Which::All, &indices, comparison(cmp)?, value, &terms).map(drop)
+    }
+
+    /// Waits until at least one of several words compares so; gives the places of all that do.
+    #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
+    fn wait_until_some(
+        &self,
+        indices: Vec<usize>,
+        cmp: &str,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        depends_on: Option<Vec<usize>>,
+    ) -> PyResult<Vec<usize>> {
+        let (cells, terms) = (self.cells()?, self.terms(timeout, depends_on)?);
+        cells.wait_for(Which::Some, &indices, comparison(cmp)?, value, &terms)
+    }
+
+    /// Whether a word of this PE's part compares so now.
+    fn test(
+        &self,
+        index: &Bound<'_, PyAny>,
+        cmp: &str,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let found = self.cells()?.test(&[self.index(index)?], comparison(cmp)?, value)?;
+        Ok(!found.is_empty())
+    }
+
+    /// Prepares a copy of `count` elements of this PE's part of `source`, to be started many times.
+    #[pyo3(signature = (pe, index, source, start, count, *, signals=None, signal=None, value=1, op="set"))]
+    #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
+    fn _prepare(
+        &self,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        source: &Bound<'_, Window>,
+        start: &Bound<'_, PyAny>,
+        count: usize,
+        signals: Option<&Bound<'_, Window>>,
+        signal: Option<&Bound<'_, PyAny>>,
+        value: u64,
+        op: &str,
+    ) -> PyResult<Transfer> {
+        let (py, from) = (index.py(), source.get());
+        let (cells, source) = (self.cells()?, from.cells()?);
+        let (to, start) = (self.index(index)?, from.index(start)?);
+        let prepared =
+            cells.prepare(pe, to, &*source, start, count).map_err(|error| raise(py, error))?;
+        let prepared = match signals {
+            None => prepared,
+            Some(signals) => {
+                let words = signals.get().cells()?;
+                let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
+                let op = signal_op(op)?;
+                crate::cells::signals(&*words)
+                    .and_then(|words| prepared.with_signal(words, signal, op, value))
+                    .map_err(|error| raise(py, error))?
+            }
+        };
+        Ok(Transfer::new(prepared))
+    }
+
+    /// Gives up this object's hold on the memory. Not collective: the memory is used again when all
+    /// PEs have freed the window and no array shows it, from the next collective call that makes a
+    /// window on.
+    fn free(&self) {
+        let held = {
+            let mut held = self.held();
+            (held.cells.take(), held.local.take())
+        };
+        drop(held);
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(&self, _raised: &Bound<'_, PyTuple>) {
+        self.free();
+    }
+}
+
+impl Window {
+    /// The byte of an element's beginning.
+    fn byte(&self, index: &Bound<'_, PyAny>, cells: &dyn Cells) -> PyResult<usize> {
+        let (py, index, size) = (index.py(), self.index(index)?, cells.kind().size());
+        let overflow = || raise(py, Error::Overflow { index, size, call: None });
+        index.checked_mul(size).ok_or_else(overflow)
+    }
+}

@@ -1,0 +1,87 @@
+"""Teams, and collectives on values, arrays and objects."""
+
+import memonet
+import numpy as np
+import pytest
+
+
+def test_collectives(run):
+    def body(job):
+        t, me, n = job.world, job.pe, job.npes
+        assert (t.rank, t.size, t.members) == (me, n, list(range(n)))
+        total = n * (n - 1) // 2
+        assert t.all_reduce(me) == total and isinstance(t.all_reduce(me), int)
+        assert t.all_reduce(float(me), "max") == n - 1
+        assert t.all_reduce(True) == n and t.all_reduce(me == 0, "and") is (n == 1)
+        assert abs(t.all_reduce(1j, "product") - 1j**n) < 1e-12
+        assert t.all_reduce(me + 1j) == total + n * 1j
+        array = np.arange(6.0).reshape(2, 3) + me
+        assert (t.all_reduce(array) == n * np.arange(6.0).reshape(2, 3) + total).all()
+        assert (t.all_reduce(array.T, "min") == np.arange(6.0).reshape(2, 3).T).all()
+        out = np.zeros((2, 3))
+        assert t.all_reduce(array, out=out) is out and out[0, 0] == total
+        assert (t.all_reduce(np.full(100000, me, "i4")) == total).all()
+        assert t.reduce(me, root=n - 1) == (total if me == n - 1 else None)
+        assert t.scan(1) == me + 1 and t.exclusive_scan(1) == me
+        assert t.broadcast(2.5 if me == 0 else None) == 2.5
+        assert t.broadcast(np.full(4, me), root=n - 1).tolist() == [n - 1] * 4
+        assert t.broadcast(1 << 100) == 1 << 100
+        assert t.all_gather(me * 1.5) == [pe * 1.5 for pe in range(n)]
+        assert t.all_gather(np.array([me, 7])).tolist() == [[pe, 7] for pe in range(n)]
+        gathered = t.gather(me, root=0)
+        assert gathered == (list(range(n)) if me == 0 else None)
+        assert t.scatter([10 * pe for pe in range(n)] if me == 0 else None) == 10 * me
+        rows = np.arange(2.0 * n).reshape(n, 2) if me == 0 else None
+        assert t.scatter(rows, into=np.empty(2)).tolist() == [2 * me, 2 * me + 1]
+        assert t.all_to_all([me * 100 + pe for pe in range(n)]) == [pe * 100 + me for pe in range(n)]
+        blocks = t.all_to_all(np.array([[me, pe] for pe in range(n)]))
+        assert blocks.tolist() == [[pe, me] for pe in range(n)]
+        assert [a.tolist() for a in t.collect(np.arange(me))] == [list(range(pe)) for pe in range(n)]
+        assert t.broadcast_object({"a": me}) == {"a": 0}
+        assert t.all_gather_object("x" * me) == ["x" * pe for pe in range(n)]
+
+        half = t.split(me % 2, key=-me)
+        assert half.members == list(range(me % 2, n, 2))[::-1]
+        assert half.all_reduce(1) == len(half)
+        assert (t.split(None if me else 1) is None) == (me > 0)
+        pair = job.team([n - 1, 0]) if n > 1 else None
+        if pair:
+            assert pair.rank == (1 if me == 0 else 0)
+            pair.barrier()
+        t.barrier()
+
+    run(3, body)
+
+
+def test_mistakes_are_exceptions():
+    def body(job):
+        t = job.world
+        with pytest.raises(TypeError, match="_object"):
+            t.all_reduce({"a": 1})
+        with pytest.raises(TypeError, match="combines integers"):
+            t.all_reduce(1.5, "xor")
+        with pytest.raises(TypeError, match="numbers"):
+            t.all_reduce(np.zeros(2, "f2"))
+        with pytest.raises(ValueError, match="operator"):
+            t.all_reduce(1, "plus")
+        with pytest.raises(OverflowError):
+            t.all_reduce(1 << 64)
+        with pytest.raises(IndexError):
+            t.broadcast(1, root=1)
+        with pytest.raises(ValueError, match="read-only"):
+            t._broadcast(np.broadcast_to(0.0, 2), 0)
+
+    memonet.threads(1, body)
+
+
+def test_checks_find_different_arrays(run_near):
+    def body(job):
+        try:
+            job.world.all_reduce(np.zeros(2 + job.pe))
+            raise SystemExit(3)
+        except memonet.Error as error:
+            assert "dtype and shape" in str(error), error
+        os._exit(7)
+
+    ended = run_near.start(2, body, environment={"MEMONET_CHECK": "1"})
+    assert ended.returncode == 7, ended

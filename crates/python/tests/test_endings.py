@@ -1,0 +1,203 @@
+"""Ctrl-C, exceptions, deaths, forks, and jobs of threads."""
+
+import time
+import os
+import signal
+import threading
+
+import memonet
+import pytest
+
+
+def test_ctrl_c_ends_waits(run_near):
+    def body(job):
+        w = job.window(1)
+        if job.pe == 1:
+            w.wait_until(0, "==", 1)
+
+        def signal_soon(number):
+            threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+
+        def raised(call):
+            try:
+                call()
+            except BaseException as error:
+                return type(error)
+
+        signal_soon(signal.SIGINT)
+        assert raised(lambda: w.wait_until(0, "==", 1)) is KeyboardInterrupt
+        # A handler that returns does not end the wait.
+        handled = []
+        signal.signal(signal.SIGUSR1, lambda *_: handled.append(1))
+        signal_soon(signal.SIGUSR1)
+        assert raised(lambda: w.wait_until(0, "==", 1, timeout=0.6)) is memonet.Timeout
+        assert handled == [1]
+
+        # A collective that was interrupted leaves its team unusable.
+        def stop(*_):
+            raise ZeroDivisionError
+
+        signal.signal(signal.SIGUSR1, stop)
+        signal_soon(signal.SIGUSR1)
+        assert raised(job.world.barrier) is ZeroDivisionError
+        assert raised(job.world.barrier) is memonet.Error
+        assert raised(lambda: job.world.all_reduce(1)) is memonet.Error
+        print("done", flush=True)
+        job.exit(9)
+
+    ended = run_near.start(2, body)
+    assert (ended.returncode, ended.stdout) == (9, "done\n"), ended
+
+
+def test_waits_depend_on_whom_they_name(run_near):
+    def body(job):
+        w = job.window(1, "int64")
+        if job.pe == 2:
+            os._exit(0)
+        if job.pe == 1:
+            try:
+                w.wait_until(0, "==", 1)
+            except memonet.PeerFailed:
+                w.remote(0, 0).store(1)
+        else:
+            w.wait_until(0, "==", 1, depends_on=[1])
+            print("went on", flush=True)
+
+    ended = run_near.start(3, body, options=["--keep-going"])
+    assert "went on" in ended.stdout, ended
+
+
+def test_threads_wait_by_themselves(run_near):
+    def body(job):
+        words, done = job.window(2, "int64"), []
+
+        def wait(index):
+            words.wait_until(index, "==", 1)
+            done.append(index)
+
+        threads = [threading.Thread(target=wait, args=(index,)) for index in (0, 1)]
+        for thread in threads:
+            thread.start()
+        other = 1 - job.pe
+        for index in (1, 0):
+            words.remote(other, index).store(1)
+            threads[index].join()
+        assert sorted(done) == [0, 1]
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_an_exception_ends_the_job(run_near):
+    def body(job):
+        if job.pe == 1:
+            raise ValueError("this is what went wrong")
+        job.barrier()
+
+    ended = run_near.start(3, body)
+    assert ended.returncode == 1
+    assert "ValueError: this is what went wrong" in ended.stderr
+    assert "memonet: PE 1" in ended.stderr, ended.stderr
+
+
+def test_a_death_is_an_exception(run):
+    def body(job):
+        w = job.window(1)
+        if job.pe == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            w.wait_until(0, "==", 1)
+        except memonet.PeerFailed as error:
+            assert error.pe == 1 and "SIGKILL" in error.cause, error
+            print("told", flush=True)
+
+    ended = run.start(2, body)
+    assert ended.returncode != 0 and "told" in ended.stdout, ended
+
+
+def test_children_are_not_the_pe(run_near):
+    def body(job):
+        w = job.window(1, "int64")
+        child = os.fork()
+        if child == 0:
+            w.put(1 - job.pe, 0, 5)
+            try:
+                job.barrier()
+            except memonet.Error as error:
+                os._exit(0 if "forked off" in str(error) else 2)
+            os._exit(3)
+        assert os.waitpid(child, 0)[1] == 0
+        w.wait_until(0, "==", 5)
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_threads():
+    def body(job):
+        w = job.window(1, "int64")
+        w.remote((job.pe + 1) % job.npes, 0).store(job.pe + 5)
+        w.wait_until(0, ">", 0)
+        job.barrier()
+        return job.world.all_reduce(int(w.local[0]))
+
+    assert memonet.threads(4, body) == [26] * 4
+    assert memonet.threads(3, body, fabric="far:delay_us=20") == [18] * 3
+
+    def one_fails(job):
+        if job.pe == 1:
+            raise ValueError("one")
+        with pytest.raises(memonet.PeerFailed):
+            job.barrier()
+
+    with pytest.raises(ValueError, match="one"):
+        memonet.threads(2, one_fails)
+
+    def two_jobs(job):
+        mine = job.window(1, "uint64")
+        theirs = memonet.threads(1, lambda other: other.window(1))[0]
+        with pytest.raises(memonet.Error):
+            theirs.put_signal(0, 0, 1.0, mine)
+
+    memonet.threads(1, two_jobs)
+
+    soon = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    soon.start()
+    with pytest.raises(KeyboardInterrupt):
+        memonet.threads(2, lambda job: job.window(1).wait_until(0, "==", 1))
+
+
+def test_launch(capsys, tmp_path):
+    def body(job):
+        print(f"PE {job.pe}")
+        return job.world.all_reduce(job.pe)
+
+    assert memonet.launch(body, 3) == [3, 3, 3]
+    assert sorted(capsys.readouterr().out.split("\n")) == ["", "PE 0", "PE 1", "PE 2"]
+    program = tmp_path / "program.py"
+    program.write_text("import sys; sys.exit(int(sys.argv[1]))")
+    with pytest.raises(memonet.LaunchError) as failed:
+        memonet.launch(program, 1, 4)
+    assert failed.value.status == 4
+
+
+def test_simulate():
+    names = memonet.machines()
+    assert {"dimmnet-1/D", "rdma-100g"} <= set(names)
+
+    def program(job):
+        w = job.window(1, "int64")
+        for step in range(1, 11):
+            if job.pe == 0:
+                w.remote(1, 0).store(step)
+                w.wait_until(0, "==", step)
+            else:
+                w.wait_until(0, "==", step)
+                w.remote(0, 0).store(step)
+        job.barrier()
+        return job.pe
+
+    runs = [memonet.simulate(program, "rdma-100g", 2, trace=trace) for trace in (False, True)]
+    assert runs[0].results == [0, 1] and runs[0].events is None and runs[1].events
+    # A run is a function of machine and program. Ten times there and back take 14 microseconds.
+    assert runs[0].seconds == runs[1].seconds > 14e-6, runs[0]

@@ -1,0 +1,57 @@
+"""The stubs: what they name exists, what exists they name, and mypy finds them right."""
+
+import ast
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import memonet
+
+STUBS = Path(memonet.__file__).with_suffix(".pyi")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+PROGRAM = """
+import memonet
+import numpy as np
+
+job = memonet.init()
+number: int = job.world.all_reduce(1)
+window = job.window((2, 3), "float64")
+window.at(0)[1, 1:2] = [1.0]
+with memonet.Mutex(job, np.zeros(3)) as array:
+    array += 1
+counts: list[int] = memonet.threads(2, lambda job: job.pe)
+"""
+
+
+def test_stubs_and_module_have_the_same_names():
+    tree = ast.parse(STUBS.read_text())
+    public = {node.name: node for node in tree.body if hasattr(node, "name") and node.name[0] != "_"}
+    assert sorted(public) == sorted(memonet.__all__)
+    for name, node in public.items():
+        thing = getattr(memonet, name)
+        assert thing.__doc__, f"{name} has no docstring"
+        if not isinstance(node, ast.ClassDef) or issubclass(thing, Exception):
+            continue
+        if dataclasses.is_dataclass(thing):
+            assert [f.name for f in dataclasses.fields(thing)] == [a.target.id for a in node.body]
+            continue
+        stubbed = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
+        there = {member for member in dir(thing) if not member.startswith("_")}
+        assert {member for member in stubbed if not member.startswith("_")} == there, name
+        for member in there:
+            assert getattr(thing, member).__doc__, f"{name}.{member} has no docstring"
+
+
+def test_mypy_accepts_programs(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
+    checked = subprocess.run(
+        [*check, str(program), str(EXAMPLES / "heat.py")], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    program.write_text(PROGRAM + "\nwindow.wait_until(0, '=', 1)\n")
+    checked = subprocess.run([*check, str(program)], capture_output=True, text=True)
+    assert checked.returncode == 1 and "wait_until" in checked.stdout, checked.stdout

@@ -1,0 +1,197 @@
+"""Windows: arrays, puts, gets, words, signals and waits."""
+
+import memonet
+import numpy as np
+import pytest
+
+
+def test_blocks_and_words(run):
+    def body(job):
+        me, n = job.pe, job.npes
+        right, left = (me + 1) % n, (me - 1) % n
+        w = job.window((4, 5))
+        assert w.shape == (4, 5) and w.dtype == np.float64 and len(w) == 4 and w.size == 20
+        assert not w.local.any()
+        job.barrier()
+        w.at(right)[1, 2:4] = [me, 7.0]
+        w.at(right)[:, 0] = np.arange(4.0) + me
+        w.put(right, (3, 1), np.full(4, me + 10.0))
+        job.barrier()
+        assert w.local[1].tolist() == [1.0 + left, 0, left, 7, 0]
+        assert w.local[:, 0].tolist() == [left, 1 + left, 2 + left, 3 + left]
+        assert w.local[3, 1:].tolist() == [left + 10.0] * 4
+        assert w.get(right, (3, 4)) == me + 10
+        assert w.get(right, 16, count=4).tolist() == [me + 10.0] * 4
+        assert w.at(right)[::2, ::-2].tolist() == [[0, 0, me], [0, 0, 2 + me]]
+        assert w.at(right)[1, 2] == me
+        into = np.zeros((2, 8))
+        w.get(right, 15, into[:, ::4][0])
+        assert into[0, ::4].tolist() == [3 + me, me + 10]
+        job.barrier()
+
+        words = job.window(3, "int64")
+        assert words.fetch_add(0, 0, me + 1) >= 0
+        job.barrier()
+        assert words.remote(0, 0).load() == n * (n + 1) // 2
+        mine = words.remote(me, 1)
+        assert mine.swap(5) == 0 and mine.compare_swap(5, 7) == 5 and mine.compare_swap(5, 9) == 7
+        assert mine.fetch_or(8) == 7 and mine.fetch_and(9) == 15 and mine.fetch_xor(1) == 9
+        assert words.local[1] == 8 and mine.fetch() == 8
+        words.remote(right, 2).store(-3)
+        assert words.wait_until(2, "<", 0) == -3
+        job.barrier()
+
+    run(3, body)
+
+
+def test_signals_and_waits(run):
+    def body(job):
+        me, n = job.pe, job.npes
+        right, left = (me + 1) % n, (me - 1) % n
+        w, came = job.window(10000), job.window(n, "uint64")
+        block = np.arange(20000.0)[::2] + me
+        w.put_signal(right, 0, block, came, me)
+        assert came.wait_until(left, ">=", 1) == 1
+        assert (w.local == block - me + left).all()
+        for pe in range(n):
+            came.signal(pe, me, 5, "add")
+        came.wait_until_all(range(n), ">=", 5)
+        assert came.wait_until_any([left, me], ">=", 5) == 0
+        assert came.wait_until_some([left], "==", 6) == [0]
+        assert came.test(left, "==", 6) and not came.test(left, "<", 6)
+        try:
+            came.wait_until(0, ">", 100, timeout=0.01, depends_on=[me])
+            raise AssertionError("there is nobody to wait for")
+        except TimeoutError as late:
+            assert isinstance(late, memonet.Timeout)
+        job.barrier()
+        with memonet.transfer(w, right, 0, w2 := job.window(10000), signals=came, op="add") as copy:
+            for step in range(3):
+                w2.local[:] = step + me
+                copy.start()
+                copy.wait()
+                came.wait_until(0, ">=", (6 if left == 0 else 5) + step + 1)
+                assert (w.local == step + left).all()
+                job.barrier()
+
+    run(2, body)
+
+
+def test_dtypes(run_near):
+    def body(job):
+        right = (job.pe + 1) % job.npes
+        for dtype in ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"]:
+            w = job.window(5, dtype)
+            w.put(right, 1, 3)
+            w.put(right, 2, np.array([4, 5], dtype))
+            job.barrier()
+            assert w.local.tolist() == [0, 3, 4, 5, 0], (dtype, w.local)
+            assert w.remote(right, 3).load() == 5
+        for dtype, value in [("c16", 1 + 2j), ("?", True), ("f2", 1.5), (">f8", 2.5), ("S3", b"abc")]:
+            w = job.window(2, dtype)
+            w.at(right)[1] = value
+            job.barrier()
+            assert w.local[1] == value, (dtype, w.local)
+        pair = np.dtype([("a", "f8"), ("b", "i4")])
+        w = job.window((2, 2), pair)
+        w.put(right, (1, 1), np.array((2.5, 7), pair))
+        job.barrier()
+        assert w.local[1, 1].item() == (2.5, 7) and w.at(right)[1, 1]["b"] == 7
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_mistakes_are_exceptions():
+    def body(job):
+        w, words = job.window(4), job.window(2, "int64")
+        cases = [
+            (IndexError, lambda: w.put(2, 0, 1.0)),
+            (IndexError, lambda: w.at(2)),
+            (IndexError, lambda: w.put(0, 3, np.zeros(2))),
+            (IndexError, lambda: w.put(0, 3, np.zeros(4)[::2])),
+            (IndexError, lambda: w.wait_until(4, "==", 0)),
+            (IndexError, lambda: w.at(0)[[0, 1]]),
+            (IndexError, lambda: w.put(0, (1, 1), 1.0)),
+            (TypeError, lambda: w.put(0, 0, np.zeros(2, "f4"))),
+            (TypeError, lambda: w.put(0, 0, "text")),
+            (TypeError, lambda: words.put(0, 0, 1.5)),
+            (TypeError, lambda: w.fetch_add(0, 0, 1)),
+            (TypeError, lambda: job.window(1, object)),
+            (TypeError, lambda: job.window(1, "c16").wait_until(0, "==", 0)),
+            (TypeError, lambda: w.put_signal(0, 0, 1.0, w)),
+            (OverflowError, lambda: words.put(0, 0, 1 << 63)),
+            (OverflowError, lambda: job.window(1, "u8").remote(0, 0).store(-1)),
+            (ValueError, lambda: w.wait_until(0, "=", 0)),
+            (ValueError, lambda: w.signal(0, 0, op="sub")),
+            (ValueError, lambda: w.at(0).__setitem__(slice(0, 2), np.zeros(3))),
+            (ValueError, lambda: w.get(0, 0, np.broadcast_to(0.0, 2))),
+        ]
+        for kind, mistake in cases:
+            try:
+                mistake()
+            except kind as error:
+                assert str(error)
+            except memonet.Error as error:
+                assert kind is TypeError, (kind, error)
+            else:
+                raise AssertionError(f"nothing raised, but {kind} expected")
+        return len(cases)
+
+    assert memonet.threads(1, body) == [20]
+
+
+def test_own_part_may_overlap():
+    def body(job):
+        w = job.window(100, "int64")
+        w.local[:] = range(100)
+        w.put(0, 1, w.local[:99])
+        assert w.local.tolist() == [0, *range(99)]
+        w.at(0)[:50] = w.local[98::-2]
+        assert w.local[:50].tolist() == list(range(97, -1, -2)) + [0]
+
+    memonet.threads(1, body)
+
+
+def test_arrays_keep_their_memory():
+    def body(job):
+        right = (job.pe + 1) % job.npes
+        kept = []
+        for step in range(20):
+            with job.window(1000, "int64") as w:
+                array = w.local[10:20]
+                array[:] = step
+                kept.append(array)
+            with pytest.raises(RuntimeError, match="freed"):
+                w.put(right, 0, 1)
+            with pytest.raises(RuntimeError, match="freed"):
+                w.local
+            # Each PE drops others, in another order; windows are made meanwhile.
+            if step % 3 == job.pe:
+                kept.pop(0)
+            other = job.window(1000, "int64")
+            assert not other.local.any(), "memory in use was given away"
+            other.local[:] = -1
+            del other
+        assert all((array == array[0]).all() and array[0] >= 0 for array in kept)
+        job.barrier()
+        return kept
+
+    # They outlive their job, too.
+    for kept in memonet.threads(2, body):
+        assert all((array >= 0).all() for array in kept)
+
+
+def test_other_libraries_see_the_memory():
+    def body(job):
+        w = job.window((2, 3), "float32")
+        w.local[:] = 5
+        seen = np.from_dlpack(w)
+        seen[0, 0] = 6
+        assert w.local[0, 0] == 6 and np.asarray(w).shape == (2, 3)
+        assert memoryview(w.local).format == "f"
+        w.put(0, 0, memoryview(np.full(2, 9, "float32")))
+        assert w.local[0].tolist() == [9, 9, 5]
+        assert job.window(4, "u1").put(0, 0, b"abc") is None
+
+    memonet.threads(1, body)
