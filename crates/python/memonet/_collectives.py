@@ -42,12 +42,18 @@ def _array(x, op=None):
 
 def _compare(team, array):
     """With MEMONET_CHECK=1, members that give different arrays get an error."""
+    if not team._is_checked:
+        return
     import zlib
 
     team._compare(zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
 
 
 def _combine(team, x, op, form, root, out):
+    if out is None and type(x) in (int, float):
+        if team._is_checked:
+            _compare(team, _array(x)[0])
+        return team._combine_number(x, op, form, root)
     np = _numpy()
     array, plain = _array(x, op)
     if out is None:

@@ -14,6 +14,7 @@ use crate::strides::{Layout, each_run};
 use memonet_core::unstable::segment;
 use memonet_core::{And, By, Job, Max, Min, Number, Operator, Or, Product, Result, Sum, Xor};
 use pyo3::prelude::*;
+use pyo3::types::PyFloat;
 use std::sync::Arc;
 
 /// A team of PEs, on which collectives are called.
@@ -45,6 +46,22 @@ enum Form {
     Root(usize),
     Scan,
     Exclusive,
+}
+
+impl Form {
+    fn named(name: &str, root: usize, op: &str) -> PyResult<Form> {
+        Ok(match name {
+            "all" => Form::All,
+            "root" => Form::Root(root),
+            "scan" => Form::Scan,
+            _ if op == "sum" => Form::Exclusive,
+            _ => {
+                return Err(value_error(
+                    "an exclusive scan is a sum: other operators have no element to begin with",
+                ));
+            }
+        })
+    }
 }
 
 /// An operator by its name.
@@ -245,13 +262,35 @@ impl Team {
         Ok(Team::new(&self.job, Arc::new(made)))
     }
 
-    /// With `MEMONET_CHECK=1`: compares a call of all members, which `what` describes.
+    /// Whether members compare their calls.
+    #[getter]
+    fn _is_checked(&self) -> bool {
+        self.job.is_checked()
+    }
+
+    /// Compares a call of all members, which `what` describes.
     fn _compare(&self, py: Python<'_>, what: u64) -> PyResult<()> {
-        match self.job.is_checked() {
-            true => blocking::wait(py, || {
-                self.core().compare("collective", &[("dtype and shape", what)])
-            }),
-            false => Ok(()),
+        blocking::wait(py, || self.core().compare("collective", &[("dtype and shape", what)]))
+    }
+
+    /// Combines the numbers of all members: integers, or floats.
+    fn _combine_number<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        op: &str,
+        form: &str,
+        root: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, form) = (x.py(), Form::named(form, root, op)?);
+        match x.is_exact_instance_of::<PyFloat>() {
+            true => Ok(self
+                .combine_word(py, x.extract::<f64>()?, op, form)?
+                .into_pyobject(py)?
+                .into_any()),
+            false => Ok(self
+                .combine_word(py, x.extract::<i64>()?, op, form)?
+                .into_pyobject(py)?
+                .into_any()),
         }
     }
 
@@ -265,18 +304,8 @@ impl Team {
         form: &str,
         root: usize,
     ) -> PyResult<()> {
-        let (py, name, op) = (array.py(), op, Op::named(op)?);
-        let form = match form {
-            "all" => Form::All,
-            "root" => Form::Root(root),
-            "scan" => Form::Scan,
-            _ => Form::Exclusive,
-        };
-        if matches!(form, Form::Exclusive) && !matches!(op, Op::Sum) {
-            return Err(value_error(
-                "an exclusive scan is a sum: other operators have no element to begin with",
-            ));
-        }
+        let (py, name, form) = (array.py(), op, Form::named(form, root, op)?);
+        let op = Op::named(op)?;
         let buffer = Buffer::writable(array)?;
         let letter: char = dtype.getattr("kind")?.extract()?;
         let kind = Kind::of(dtype)?;
@@ -363,6 +392,21 @@ impl Team {
 }
 
 impl Team {
+    fn combine_word<T: Combined>(
+        &self,
+        py: Python<'_>,
+        word: T,
+        op: &str,
+        form: Form,
+    ) -> PyResult<T> {
+        let (core, mut words) = (self.core(), [word]);
+        let named = Op::named(op)?;
+        let combined =
+            blocking::wait(py, || T::combine(core, named, form, &mut words).transpose())?;
+        combined.ok_or_else(|| type_error(format!("{op:?} combines integers, not floats")))?;
+        Ok(words[0])
+    }
+
     /// An array's elements as bytes.
     fn bytes(&self, buffer: &Buffer) -> Vec<u8> {
         let from = buffer.layout();
