@@ -84,7 +84,6 @@ impl Launcher {
         signals: Signals,
         family: Family,
         course: Course,
-        trace: Option<OfHosts>,
     ) -> Result<Launcher> {
         let asked = options.fabric_of_pes();
         let between = asked.map_or(Ok(Between::Best), |spec| Between::parse(&spec))?;
@@ -106,13 +105,19 @@ impl Launcher {
             datagrams,
             input: Input::default(),
             stats: Forms::open(&options.stats)?.map(|forms| (forms, vec![Vec::new(); nodes.len()])),
-            trace,
+            trace: None,
             nodes,
             relays,
             family,
             signals,
             course,
         })
+    }
+
+    /// Collects the events of all PEs, if a timeline is asked for.
+    pub fn with_trace(mut self, trace: Option<OfHosts>) -> Launcher {
+        self.trace = trace;
+        self
     }
 
     /// Runs the job until it has ended.

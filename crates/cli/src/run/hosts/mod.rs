@@ -158,7 +158,9 @@ pub fn run(spec: Spec) -> Result<Outcome> {
     let trace = trace.map(|trace| trace.of_hosts(&options, hosts.collect())).transpose()?;
     let all = nodes.iter().zip(orders).zip(pipes).enumerate();
     let nodes = all.map(|(number, ((node, order), pipe))| Node::new(number, node, order, pipe));
-    Launcher::new(nodes.collect(), relays, caller, &options, signals, family, course, trace)?.run()
+    let launcher =
+        Launcher::new(nodes.collect(), relays, caller, &options, signals, family, course)?;
+    launcher.with_trace(trace).run()
 }
 
 /// Decides which PEs run where.
