@@ -11,5 +11,6 @@ mod installed;
 mod polling;
 mod simulated;
 mod statics;
+mod stats;
 mod symbols;
 mod wrappers;
