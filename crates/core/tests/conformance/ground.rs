@@ -1,6 +1,7 @@
 //! The PEs of the tests: threads. Everything in which another sort of PE would differ is here.
 
 use crate::setup::LONG;
+use memonet_core::unstable::recorder::events::layout::Areas;
 use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::{Job, JobOptions};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -22,7 +23,11 @@ pub fn run<R: Send>(
     let options =
         fabric.map_or_else(JobOptions::new, |spec| memonet_fabrics::options(&spec).unwrap());
     let options = match is_recorded {
-        true => options.record(Arc::new(RecordFile::create(npes, 0, npes, 0).unwrap())),
+        true => {
+            // In long tests it becomes full.
+            let room = Areas::bytes_for(500);
+            options.record(Arc::new(RecordFile::create(npes, 0, npes, room).unwrap()))
+        }
         false => options,
     };
     Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")

@@ -24,6 +24,9 @@ fn everywhere(file: &'static str) {
     for (npes, settings) in [(3, "delay_us=20,reorder=1"), (4, "deal=1,cpus=1")] {
         Job::new(c(file), npes).mixed(settings).env("EVERY", "8").succeed();
     }
+    // A PE that records makes each call by its long way.
+    Job::new(c(file), 3).recorded().env("EVERY", "2").succeed();
+    Job::new(c(file), 3).recorded().mixed("delay_us=20,reorder=1").env("EVERY", "8").succeed();
     // With all checks on, nothing is wrong either.
     Job::new(c(file), 3).env("MEMONET_CHECK", "1").env("EVERY", "3").succeed();
 }

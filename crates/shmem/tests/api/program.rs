@@ -141,6 +141,7 @@ pub struct Job {
     pub source: Source,
     pub npes: usize,
     fabric: Option<String>,
+    recorded: bool,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
     wrapper: Vec<String>,
@@ -162,6 +163,7 @@ impl Job {
             source,
             npes,
             fabric: None,
+            recorded: false,
             args: Vec::new(),
             env: Vec::new(),
             wrapper: Vec::new(),
@@ -178,6 +180,12 @@ impl Job {
     /// With two PEs on a node, and the test network between nodes.
     pub fn mixed(mut self, settings: &str) -> Self {
         self.fabric = Some(format!("far:nodes=2,{settings}"));
+        self
+    }
+
+    /// With PEs that record what they do.
+    pub fn recorded(mut self) -> Self {
+        self.recorded = true;
         self
     }
 
@@ -215,6 +223,9 @@ impl Job {
         ]);
         if let Some(fabric) = &self.fabric {
             command.args(["--fabric", fabric]);
+        }
+        if self.recorded {
+            command.arg("--stats");
         }
         for name in
             ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "MEMONET_CHECK", "MEMONET_FABRIC"]

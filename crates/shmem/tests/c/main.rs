@@ -11,6 +11,7 @@ mod installed;
 mod polling;
 mod simulated;
 mod statics;
+mod stats;
 mod symbols;
 mod trace;
 mod wrappers;

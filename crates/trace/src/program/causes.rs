@@ -15,7 +15,7 @@ use memonet_core::Cmp;
 use memonet_core::unstable::recorder::Kind;
 use memonet_core::unstable::recorder::events::{Deed, Event, Sort, TextId};
 
-use super::{Source, unreadable};
+use super::source::{Source, unreadable};
 
 /// An event, by the place of its PE's source and its number there.
 pub(super) type Key = (usize, u64);

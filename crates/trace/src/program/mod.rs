@@ -15,52 +15,14 @@
 //! of a team.
 
 mod causes;
+mod source;
 mod tracks;
 
 use std::io::{self, Write};
 
-use memonet_core::unstable::recorder::events::Events;
-
 use crate::chrome::{Group, Timeline};
 use causes::Causes;
-
-/// The events of a PE.
-#[derive(Debug)]
-pub struct Source<'a> {
-    /// The PE.
-    pub pe: usize,
-    /// What it has recorded.
-    pub events: Events<'a>,
-    /// Its clock.
-    pub clock: Clock,
-    /// When the PE has ended, by the timeline's clock, and how, if it has ended other than in
-    /// order.
-    pub ended: Option<(u64, String)>,
-    /// The group of tracks in which it is to stand. PEs of one group follow each other.
-    pub group: &'a str,
-}
-
-/// The clock of a PE, beside the timeline's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Clock {
-    /// Its lead over the timeline's clock at the moment `at`, in nanoseconds.
-    pub lead: i64,
-    /// A moment of the PE's clock.
-    pub at: u64,
-    /// How much faster it runs, in parts of 1000 million.
-    pub drift: i64,
-    /// How far off the timeline's clock the result may be.
-    pub uncertainty: u64,
-}
-
-impl Clock {
-    /// A moment of the PE's clock by the timeline's.
-    pub fn time(&self, nanos: u64) -> u64 {
-        let since = i128::from(nanos) - i128::from(self.at);
-        let lead = i128::from(self.lead) + since * i128::from(self.drift) / 1_000_000_000;
-        (i128::from(nanos) - lead).clamp(0, u64::MAX.into()) as u64
-    }
-}
+pub use source::{Clock, Source};
 
 /// What was drawn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,13 +33,6 @@ pub struct Drawn {
     pub arrows: u64,
     /// PEs of which events had no room: how many events were drawn, and how many are missing.
     pub missing: Vec<(usize, u64, u64)>,
-}
-
-impl Source<'_> {
-    /// A moment of this PE by the timeline's clock.
-    fn time(&self, nanos: u64) -> u64 {
-        self.clock.time(nanos)
-    }
 }
 
 /// Draws the programs of a job. Times of the timeline count from `origin`; `None`: from the first
@@ -115,8 +70,3 @@ pub fn draw<W: Write>(
 /// No timeline is longer, 52 days, as viewers count microseconds in floating point. An event that a
 /// program has written over may be at any time.
 const LONGEST_NS: u64 = 1 << 52;
-
-/// The errors of events as those of a writer.
-fn unreadable(error: memonet_core::Error) -> io::Error {
-    io::Error::other(error.to_string())
-}

@@ -8,7 +8,7 @@ use memonet_core::unstable::recorder::events::{Deed, Event, Sort, Spot, TextId};
 use memonet_core::unstable::wait::Awaited;
 
 use super::causes::{Cause, Causes};
-use super::{Source, unreadable};
+use super::source::{Source, unreadable};
 use crate::chrome::{Argument, Group, Span, Timeline, Track, Value};
 
 /// The names of the arguments that describe a call's further operations. Those beyond are counted.

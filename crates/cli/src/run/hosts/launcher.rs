@@ -114,7 +114,7 @@ impl Launcher {
         })
     }
 
-    /// Collects the PEs' events for a timeline.
+    /// Collects the events of all PEs, if a timeline is asked for.
     pub fn with_trace(mut self, trace: Option<OfHosts>) -> Launcher {
         self.trace = trace;
         self

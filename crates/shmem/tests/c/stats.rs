@@ -1,0 +1,75 @@
+//! `memonet run --stats` of C programs: exact counts, under the functions' C names.
+
+use crate::common::{assert_success, folder, installed, job, source};
+use std::path::Path;
+
+const NPES: u64 = 3;
+
+/// Kind, operations and bytes for each pair of PEs.
+const KINDS: [(&str, u64, u64); 8] = [
+    // Three of 128 bytes, one of 4 words, four of one.
+    ("put", 3 + 1 + 4, 3 * 128 + 4 * 8 + 4 * 8),
+    ("get", 1, 128),
+    ("put_signal", 1, 64),
+    ("store", 7, 7 * 8),
+    ("load", 4, 4 * 8),
+    ("signal", 1, 8),
+    ("fetch_atomic", 4, 4 * 8),
+    ("atomic", 1, 8),
+];
+
+/// Names and calls of each PE.
+const CALLS: [(&str, u64); 14] = [
+    ("shmem_init", 1),
+    ("shmem_malloc", 1),
+    ("shmem_long_p", 7 * NPES),
+    ("shmem_long_g", 4 * NPES),
+    ("shmem_putmem", 3 * NPES),
+    ("shmem_long_put_nbi", NPES),
+    ("shmem_long_iput", NPES),
+    ("shmem_long_atomic_add", NPES),
+    ("shmem_long_atomic_fetch_add", 3 * NPES),
+    ("shmem_quiet", NPES),
+    ("shmem_long_put_signal", NPES),
+    ("shmem_barrier_all", 2),
+    ("shmem_signal_wait_until", 1),
+    ("shmem_finalize", 1),
+];
+
+#[track_caller]
+fn check(program: &Path, options: &[&str], arguments: &[&str]) {
+    let options = [options, &["--stats"]].concat();
+    let output = assert_success(&mut job(NPES as usize, &options, program, arguments));
+    let told = String::from_utf8(output.stderr).expect("text");
+    let row = |name: &str| {
+        let row = told.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+        let row = row.unwrap_or_else(|| panic!("{options:?}: no {name} in\n{told}"));
+        let number = |column| row.split_whitespace().nth(column)?.parse::<u64>().ok();
+        [number(2), number(3)]
+    };
+    for (kind, operations, bytes) in KINDS {
+        let expected = [operations, bytes].map(|count| Some(count * NPES * NPES));
+        assert_eq!(row(kind), expected, "{options:?}: {kind} in\n{told}");
+    }
+    for (name, calls) in CALLS {
+        assert_eq!(row(name)[0], Some(calls * NPES), "{options:?}: {name} in\n{told}");
+    }
+}
+
+#[test]
+fn counts_are_exact_and_have_c_names() {
+    let folder = folder();
+    // At -O2 the header's own code makes some of the calls.
+    // A child makes a call, too, where the library is a shared one.
+    let ways: [(&[&str], &[&str]); 3] =
+        [(&["-O2"], &["fork"]), (&["-O0"], &["fork"]), (&["-O2", "-static"], &[])];
+    for (options, arguments) in ways {
+        let program = folder.path().join(options.concat());
+        assert_success(
+            installed("oshcc").args(options).arg("-o").arg(&program).arg(source("stats.c")),
+        );
+        check(&program, &[], arguments);
+        check(&program, &["--fabric", "far:delay_us=50,reorder=1,nodes=2"], arguments);
+        check(&program, &["--machine", "rdma-100g"], &[]);
+    }
+}
