@@ -95,7 +95,8 @@ impl Forms {
 pub struct Records(RecordFile);
 
 impl Records {
-    /// Makes the file for `parts` PEs of `npes`, from `first` on, and passes its descriptor to them.
+    /// Makes the file for `parts` PEs of `npes`, from `first` on, and passes its descriptor to
+    /// them.
     pub fn make(
         npes: usize,
         first: usize,
