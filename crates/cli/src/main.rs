@@ -26,7 +26,7 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Start a parallel program: `memonet run -n 4 ./program arguments`
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Start a parallel program with the options of other launchers: `oshrun -np 4 ./program`. A
     /// link named `oshrun` to this program does so, too
     Oshrun(run::Words),
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
             end_without_readers();
         }
         match cli.command {
-            Command::Run(args) => run::run(args),
+            Command::Run(args) => run::run(*args),
             Command::Agent(args) => run::agent::run(args),
             Command::Oshrun(_) => unreachable!("handled above"),
             Command::Doctor(args) => doctor::run(args),

@@ -321,9 +321,11 @@ fn a_deadlock_is_told_with_what_each_waits_for() {
     assert_eq!(ended.status, 1, "{ended:?}");
     for part in [
         "deadlock at ",
-        "PE 0 waits for a word",
-        "PE 1 waits for a barrier",
-        "PE 2 waits for a barrier",
+        "PE 0 has waited ",
+        "for word 0 of the window made at ",
+        "to be != 0; it is 0; a time limit ends this wait",
+        "PE 1-2 have waited ",
+        "for the barrier of all PEs; elsewhere: PE 0",
         "call memonet from one thread",
     ] {
         assert!(ended.stderr.contains(part), "{part}: {ended:?}");

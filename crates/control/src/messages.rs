@@ -82,6 +82,25 @@ pub struct Death {
     pub hint: Option<String>,
 }
 
+/// What a PE waits for, as its agent knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PeWaits {
+    /// The PE.
+    pub pe: u32,
+    /// The word of its state.
+    pub state: u64,
+    /// What its process does, as a number.
+    pub activity: u8,
+    /// The system call in which it sleeps.
+    pub call: String,
+    /// Threads of its program; 0: not known.
+    pub threads: u32,
+    /// Threads that wait, but for whose report was no room.
+    pub lost: u32,
+    /// The reports of its threads, as they have written them.
+    pub waits: Vec<Bytes>,
+}
+
 /// From the launcher to an agent.
 #[expect(missing_docs, reason = "each message says what its fields are")]
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +130,8 @@ pub enum ToAgent {
     Closed { target: u8 },
     /// The launcher's clock shows this, in nanoseconds.
     Clock { sent: u64 },
+    /// Ask the PEs what they wait for, by a question of this number.
+    Ask { question: u32 },
 }
 
 /// From an agent to the launcher.
@@ -143,6 +164,10 @@ pub enum ToLauncher {
     Clock { sent: u64, here: u64 },
     /// A part of the events of a PE, and where it begins among them.
     Events { pe: u32, at: u64, bytes: Bytes },
+    /// What a PE waits for.
+    Waits { waits: PeWaits },
+    /// Answers to the question of this number were given.
+    Asked { question: u32 },
     /// All has ended. Nothing follows.
     Finished {},
 }
@@ -165,6 +190,7 @@ wire_struct!(Order {
 wire_struct!(Part { n, program, args });
 wire_struct!(Findings { cpus, heap, addresses, architecture, page, provider });
 wire_struct!(Death { pe, cause, joined, after_finalizing, sent, hint });
+wire_struct!(PeWaits { pe, state, activity, call, threads, lost, waits });
 wire_enum!(ToAgent {
     0 => Job { order },
     1 => Start { job, heap },
@@ -178,6 +204,7 @@ wire_enum!(ToAgent {
     9 => End {},
     10 => Unreached { from, to },
     11 => Clock { sent },
+    12 => Ask { question },
 });
 wire_enum!(ToLauncher {
     0 => Ready { findings },
@@ -194,6 +221,8 @@ wire_enum!(ToLauncher {
     11 => Unreached { from, to },
     12 => Clock { sent, here },
     13 => Events { pe, at, bytes },
+    14 => Waits { waits },
+    15 => Asked { question },
 });
 
 #[cfg(test)]
@@ -274,8 +303,17 @@ mod tests {
             any::<u8>().prop_map(|target| ToAgent::Closed { target }),
             any::<(u32, u32)>().prop_map(|(from, to)| ToAgent::Unreached { from, to }),
             any::<u64>().prop_map(|sent| ToAgent::Clock { sent }),
+            any::<u32>().prop_map(|question| ToAgent::Ask { question }),
         ]
         .boxed()
+    }
+
+    fn pe_waits() -> impl Strategy<Value = PeWaits> {
+        let words = any::<(u32, u64, u8, String, u32, u32)>();
+        (words, prop::collection::vec(bytes(), 0..3)).prop_map(|(words, waits)| {
+            let (pe, state, activity, call, threads, lost) = words;
+            PeWaits { pe, state, activity, call, threads, lost, waits }
+        })
     }
 
     type Parts = (u32, Option<u64>, Option<i32>, bool, bool, Option<String>);
@@ -310,6 +348,8 @@ mod tests {
                 bytes
             }),
             any::<(u32, u32)>().prop_map(|(from, to)| ToLauncher::Unreached { from, to }),
+            pe_waits().prop_map(|waits| ToLauncher::Waits { waits }),
+            any::<u32>().prop_map(|question| ToLauncher::Asked { question }),
             Just(ToLauncher::Finished {}),
         ]
         .boxed()

@@ -85,7 +85,7 @@ fn write(pe: &Pe, index: usize, value: u64) {
 /// A wait that departures do not end; for `words` that plain stores may change, or for what is
 /// certain to be rung.
 fn terms(words: bool) -> Terms<'static> {
-    Terms::forever(if words { Awaiting::WordOf(&[]) } else { Awaiting::Leave })
+    Terms::forever(if words { Awaiting::WordOf(&[], None) } else { Awaiting::Leave })
 }
 
 fn wait_for(pe: &Pe, index: usize, words: bool) {
@@ -244,8 +244,8 @@ mod departure {
                     assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9))))
                 });
                 let late = |_: usize| false;
-                let lock = Awaiting::Lock { is_free_of: &late };
-                let terms = Terms::forever(if words { Awaiting::Word } else { lock });
+                let lock = Awaiting::Lock { is_free_of: &late, holds: None, place: 0 };
+                let terms = Terms::forever(if words { Awaiting::Word(None) } else { lock });
                 let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
                 assert_killed(ended, 1);
                 launcher.join().unwrap();
@@ -264,7 +264,7 @@ mod departure {
                 let dead = State::Dead(Cause::Signal(9));
                 assert!(launcher.control().depart(2, dead) && launcher.control().depart(1, dead));
             });
-            let terms = Terms::forever(Awaiting::WordOf(&[1, 2]));
+            let terms = Terms::forever(Awaiting::WordOf(&[1, 2], None));
             let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
             assert_killed(ended, 2);
             launcher.join().unwrap();
@@ -281,7 +281,7 @@ mod departure {
                 write(&dying[0], 0, 1);
                 dying[1].control().depart(1, State::Dead(Cause::Signal(9)));
             });
-            wait::until(&pes[0], Terms::forever(Awaiting::Word), || {
+            wait::until(&pes[0], Terms::forever(Awaiting::Word(None)), || {
                 (read(&pes[0], 0) != 0).then_some(())
             })
             .unwrap();
@@ -301,7 +301,7 @@ mod departure {
             });
             let leaving = pes[2].clone();
             let leaving = thread::spawn(move || leaving.finalize().unwrap());
-            let terms = Terms::forever(Awaiting::WordOf(&[1]));
+            let terms = Terms::forever(Awaiting::WordOf(&[1], None));
             let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
             assert_killed(ended, 1);
             launcher.join().unwrap();

@@ -257,6 +257,7 @@ fn documents_name_what_exists() {
         "docs/performance.md",
         "docs/python.md",
         "docs/shared-data.md",
+        "docs/sight.md",
         "docs/soundness.md",
     ] {
         let path = root.join(document);

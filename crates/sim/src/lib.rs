@@ -140,7 +140,7 @@ pub mod trace;
 mod usage;
 pub mod world;
 
-pub use error::Error;
+pub use error::{Error, Waiting};
 pub use machine::Machine;
 pub use processes::{Ended, Launcher, Pace, ProcessOptions, run_processes};
 pub use run::{Done, Host, Options, now, run, sleep};

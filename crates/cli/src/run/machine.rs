@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use memonet_core::unstable::hosted::{Hosted, Passages};
 use memonet_core::unstable::launch::JobFile;
 use memonet_sim::trace::Recorder;
@@ -33,7 +33,7 @@ const CHECKS: u32 = 10;
 
 /// Another cause of a deadlock, which the machine does not see: threads that wait for the turn of
 /// their own PE.
-const ONE_THREAD: &str = "While one thread of a PE waits, calls of its other threads do not proceed: call memonet from one thread";
+pub const ONE_THREAD: &str = "While one thread of a PE waits, calls of its other threads do not proceed: call memonet from one thread";
 
 /// The main thread's view of a simulated machine and its job.
 pub struct Simulation {
@@ -234,12 +234,7 @@ impl Plan {
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
         };
         self.report.set(&self.machine, &ended.usage, ended.recorder);
-        match ended.result {
-            Err(error @ memonet_sim::Error::Deadlock { .. }) => {
-                Err(anyhow!("{error}  {ONE_THREAD}"))
-            }
-            result => Ok(result?),
-        }
+        Ok(ended.result?)
     }
 }
 

@@ -46,6 +46,7 @@ mod supervisor;
 mod trace;
 mod values;
 mod verdict;
+mod waits;
 mod wakeup;
 mod writer;
 
@@ -193,6 +194,7 @@ fn start(mut spec: Spec) -> Result<Outcome> {
         starts::Starts { spawner, images: of_pe.collect(), binding: &binding, first: 0 };
     match plan.zip(passages) {
         Some((plan, passages)) => {
+            supervisor.job().keep_asking();
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?
         }
         None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,

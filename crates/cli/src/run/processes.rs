@@ -4,6 +4,7 @@
 //! PEs have the numbers of the whole job. Those of a node follow each other.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
@@ -104,6 +105,16 @@ impl Processes {
     pub fn process(&self, pe: usize) -> Option<i32> {
         let process = self.all.get(pe - self.first)?;
         Some(process.joined.as_ref().map_or(process.pid.as_raw_pid(), |joined| joined.pid))
+    }
+
+    /// The PEs that were started.
+    pub fn pes(&self) -> Range<usize> {
+        self.first..self.first + self.all.len()
+    }
+
+    /// Whether a PE was started and has not ended.
+    pub fn runs(&self, pe: usize) -> bool {
+        self.all.get(pe - self.first).is_some_and(|process| process.pidfd.is_some())
     }
 
     /// Takes charge of the next PE. `events` reports its end.

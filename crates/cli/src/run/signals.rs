@@ -7,7 +7,7 @@ use nix::sys::signal::{self, SigHandler, SigSet, SigmaskHow, Signal, raise, sigp
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// The signals that are passed on to the PEs.
+/// The signals that are passed on to the PEs, but for SIGQUIT, which asks what they wait for.
 const PASSED_ON: [Signal; 8] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -42,7 +42,8 @@ impl Signals {
         // A signal that `nohup` or a shell ignores stays ignored, here and in the PEs.
         PASSED_ON
             .into_iter()
-            .filter(|&signal| !is_ignored(signal))
+            // This one is a question, which also those may ask whose shell ignores it.
+            .filter(|&signal| signal == Signal::SIGQUIT || !is_ignored(signal))
             .for_each(|signal| caught.add(signal));
         Signals::catch_these(caught)
     }

@@ -263,6 +263,11 @@ fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
         for &signal in order.to_reset {
             libc::sigaction(signal, &default, ptr::null_mut());
         }
+        // From a terminal it comes to the PEs, too. There it asks what they wait for, and ends
+        // nothing.
+        let mut ignored = default;
+        ignored.sa_sigaction = libc::SIG_IGN;
+        libc::sigaction(libc::SIGQUIT, &ignored, ptr::null_mut());
         done(
             libc::sigprocmask(libc::SIG_SETMASK, order.mask, ptr::null_mut()),
             Step::Prepare("sigprocmask"),

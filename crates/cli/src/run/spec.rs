@@ -46,9 +46,14 @@ pub struct Options {
     /// another PE then breaks it, the whole line is repeated
     #[arg(long)]
     pub label: bool,
-    /// End the job after this many seconds, with exit status 124
+    /// End the job after this many seconds, with exit status 124, and say what each PE waits for
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
+    /// Say what each PE waits for whenever a wait has lasted this long, twice as long, and so on.
+    /// SIGQUIT to memonet (Ctrl-\ in its terminal) asks for the same at any moment, and the job
+    /// goes on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub watch: Option<Duration>,
     /// Let the other PEs continue when one fails
     #[arg(long)]
     pub keep_going: bool,

@@ -5,6 +5,7 @@
 //! again when all its descendants have ended. Only then it ends the writer's thread, and waits for
 //! it. A PE's own buffers do not count: a killed PE loses what it has not yet written.
 
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use super::signals::Signals;
 use super::spawn::{Child, Extras};
 use super::spec::Options;
 use super::starts::Starts;
+use super::waits::{Answer, Inquiry, Question, Reasons};
 
 /// Time between two checks whether a PE has asked for the end of the job. Such a PE signals the
 /// launcher. But the signal does not arrive where the launcher has another process id than the PE
@@ -45,6 +47,9 @@ pub struct Supervisor {
     reading: bool,
     /// The simulated machine that the job runs on, if any, until its engine has ended.
     simulation: Option<Simulation>,
+    inquiry: Inquiry,
+    /// The question that stands.
+    question: Option<Question>,
     // Dropped in this order: the last output may wait for its reader, and Ctrl-C must end that
     // wait.
     processes: Processes,
@@ -74,6 +79,8 @@ impl Supervisor {
             output,
             reading: true,
             simulation: None,
+            inquiry: Inquiry::new(options.watch, Instant::now()),
+            question: None,
             processes,
             signals,
             course,
@@ -153,7 +160,8 @@ impl Supervisor {
         let glance = matches!(phase, Phase::Running).then(|| Instant::now() + GLANCE);
         let (due, check) = (self.course.next_due(), self.processes.next_check());
         let pace = self.simulation.as_ref().map(Simulation::next_check);
-        let next = [phase.until(), glance, due, check, pace].into_iter().flatten().min();
+        let ask = self.question.as_ref().map(Question::next).or(self.inquiry.next());
+        let next = [phase.until(), glance, due, check, pace, ask].into_iter().flatten().min();
         events::wait(&self.events, next)
     }
 
@@ -172,6 +180,10 @@ impl Supervisor {
                 // Every pass of the loop collects children.
                 continue;
             }
+            if arrived.signal == Signal::SIGQUIT {
+                self.ask(Reasons::SIGNAL);
+                continue;
+            }
             if !arrived.from_terminal || arrived.signal == Signal::SIGCONT {
                 let signal = process::Signal::from_named_raw(arrived.signal as i32);
                 self.processes.send_all(signal);
@@ -181,7 +193,7 @@ impl Supervisor {
                     self.flush()?;
                     self.signals.stop()?;
                 }
-                Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => {
+                Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP => {
                     self.course.interrupt(arrived.signal as i32);
                 }
                 _ => {}
@@ -206,10 +218,44 @@ impl Supervisor {
         let stat = |pid| Pid::from_raw(pid).and_then(Stat::of);
         self.course.pass_on_due(now, |pid| stat(pid).is_some_and(|stat| stat.state == 'R'));
         if self.course.is_overdue(now, || processes.running()) {
-            self.processes.hurry(now);
+            self.ask(Reasons::TIMEOUT);
         }
+        self.pursue(now);
         if let Some(message) = self.processes.pass(now) {
             self.say(&message);
+        }
+    }
+
+    /// Asks the PEs what they wait for.
+    fn ask(&mut self, reason: Reasons) {
+        if let Some(number) = self.inquiry.ask(reason) {
+            self.put(number);
+        }
+    }
+
+    fn put(&mut self, number: NonZeroU32) {
+        self.question = Some(Question::ask(number, self.job(), Instant::now()));
+    }
+
+    /// Asks what `--watch` wants to know, and looks for answers.
+    fn pursue(&mut self, now: Instant) {
+        if let Some(number) = self.inquiry.is_due(now) {
+            self.put(number);
+        }
+        let Some(question) = &mut self.question else { return };
+        let Some((mut answers, mut window)) = question.answers(&self.processes, now) else {
+            return;
+        };
+        self.question = None;
+        if self.simulation.is_some() {
+            answers.iter_mut().for_each(Answer::has_no_turn);
+            // In its time, not in this one. The machine itself finds deadlocks.
+            window = Duration::MAX;
+        }
+        let (text, is_over) = self.inquiry.answered(&answers, window, now);
+        text.iter().for_each(|text| self.say(text));
+        if is_over {
+            self.processes.hurry(now);
         }
     }
 

@@ -6,6 +6,7 @@
 //! 0            JobHeader            4096 bytes, written by the launcher before any PE starts, but for its last two lines
 //! 4096         PeRecord[npes]       128 bytes each
 //! ...          doorbell[npes]       4 bytes each, packed: one cache line shows sixteen
+//! ...          ReportArea[npes]     32 KiB each: what the threads of a PE wait for, once the launcher has asked
 //! segments     segment[npes]        `segment_stride` bytes each
 //!                SystemArea           fixed tables of the library (below)
 //!                holds[MAX_KEYS][npes]  u32: live remotes of this PE into (window, home)
@@ -22,7 +23,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -84,7 +85,10 @@ pub struct JobHeader {
     /// The exit status with which a PE has ended the whole job on purpose, as `status.rs` writes
     /// it.
     pub exit: u32,
-    _pad2: [u32; 13],
+    /// The launcher's question to all waits, what they are for; 0: none
+    /// (`endpoint/reports.rs`).
+    pub question: u32,
+    _pad2: [u32; 12],
     /// Clock cycle until which waits on this node sleep at once, because other programs were seen
     /// on its CPUs ([wait](crate::unstable::wait)).
     pub interference_until: u64,
@@ -122,6 +126,35 @@ pub struct PeRecord {
     /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not
     /// known.
     pub cpu: u32,
+}
+
+/// Threads of a PE that can say at once what they wait for.
+pub const REPORTS: usize = 15;
+/// Bytes in which a thread says that.
+pub const REPORT_BYTES: usize = 2048 - 16;
+
+/// What a thread of a PE waits for.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Report {
+    /// The question that the bytes answer; 0 while they are written. Written last.
+    pub question: u32,
+    /// Bytes of the report.
+    pub len: u32,
+    _pad: [u32; 2],
+    /// A report, as `endpoint/reports.rs` writes it.
+    pub bytes: [u8; REPORT_BYTES],
+}
+
+/// Where the threads of a PE answer the launcher's question. Written by the PE.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct ReportArea {
+    /// In the upper half a question, in the lower one how many threads have begun to answer it.
+    pub answers: u64,
+    _pad: [u64; 255],
+    /// The reports, in the order in which threads have begun them.
+    pub reports: [Report; REPORTS],
 }
 
 /// Words by which the arguments of a collective are compared.
@@ -315,10 +348,13 @@ const _: () = {
     assert!(offset_of!(JobHeader, job_id) == 56);
     assert!(offset_of!(JobHeader, own_segment) == 72);
     assert!(offset_of!(JobHeader, departures) == 128);
+    assert!(offset_of!(JobHeader, question) == 140);
     assert!(offset_of!(JobHeader, interference_until) == 192);
     assert!(offset_of!(JobHeader, pulse) == 224);
     assert!(size_of::<JobHeader>() == 256);
     assert!(size_of::<PeRecord>() == 128);
+    assert!(size_of::<Report>() == 2048 && size_of::<ReportArea>() == 32 << 10);
+    assert!(offset_of!(ReportArea, reports) == 2048);
     assert!(size_of::<BarrierSlot>() == 1024);
     assert!(offset_of!(BarrierSlot, gather) == 128);
     assert!(offset_of!(BarrierSlot, counter) == 256);
@@ -374,6 +410,8 @@ impl Geometry {
         }
         let n = npes as u64;
         let control = Self::RECORDS + n * size_of::<PeRecord>() as u64 + n * 4;
+        let control = control.next_multiple_of(align_of::<ReportArea>() as u64)
+            + n * size_of::<ReportArea>() as u64;
         let system = size_of::<SystemArea>() as u64 + (MAX_KEYS as u64 * 4 + 8) * n;
         let heap_offset = system.next_multiple_of(HUGE_PAGE);
         let heap = heap.checked_next_multiple_of(HUGE_PAGE)?.max(HUGE_PAGE);
@@ -423,6 +461,12 @@ impl Geometry {
     /// Offset of a PE's doorbell.
     pub fn doorbell(&self, pe: usize) -> u64 {
         self.record(self.npes) + 4 * pe as u64
+    }
+
+    /// Offset of the place where a PE's threads say what they wait for.
+    pub fn reports(&self, pe: usize) -> u64 {
+        let first = self.doorbell(self.npes).next_multiple_of(align_of::<ReportArea>() as u64);
+        first + (pe * size_of::<ReportArea>()) as u64
     }
 
     /// Offset of a PE's segment.

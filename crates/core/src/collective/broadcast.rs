@@ -43,7 +43,7 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.pe().call("Team::broadcast_into", None, || {
+        self.collective("Team::broadcast_into", || {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call(
                 "broadcast_into",
@@ -116,7 +116,7 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.pe().call("Team::scatter_into", None, || {
+        self.collective("Team::scatter_into", || {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call(
                 "scatter_into",

@@ -38,7 +38,7 @@ impl Team {
     /// for [`broadcast_into`](Self::broadcast_into).
     #[track_caller]
     pub fn all_gather_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        self.pe().call("Team::all_gather_into", None, || {
+        self.collective("Team::all_gather_into", || {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call("all_gather_into", &[("bytes of each", from.bytes as u64)])?;
             check_disjoint(to, from)?;
@@ -60,7 +60,7 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.pe().call("Team::gather_into", None, || {
+        self.collective("Team::gather_into", || {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call(
                 "gather_into",
@@ -94,7 +94,7 @@ impl Team {
     /// room for all elements; else as for [`broadcast_into`](Self::broadcast_into).
     #[track_caller]
     pub fn collect_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
-        self.pe().call("Team::collect_into", None, || {
+        self.collective("Team::collect_into", || {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call("collect_into", &[])?;
             check_disjoint(to, from)?;
@@ -124,7 +124,7 @@ impl Team {
     /// equal blocks; else as for [`broadcast_into`](Self::broadcast_into).
     #[track_caller]
     pub fn all_to_all_into<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        self.pe().call("Team::all_to_all_into", None, || {
+        self.collective("Team::all_to_all_into", || {
             let beyond = from.len() % self.len();
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call("all_to_all_into", &[("bytes of all", from.bytes as u64)])?;

@@ -139,7 +139,11 @@ impl Team {
             let word = pe.route(other, begun).load::<u64>(pe);
             matches!(word, Ok(at) if at >= number)
         };
-        let terms = Terms::forever(Awaiting::Step { members: self.members(), done: &has_begun });
+        let terms = Terms::forever(Awaiting::Step {
+            members: self.members(),
+            done: &has_begun,
+            meeting: self.meeting(),
+        });
         let mut result = vec![0; part.len()];
         let ended = offered.begin(what, part).and_then(|()| {
             wait::until(pe, terms, || match offered.end(&mut result) {

@@ -59,8 +59,7 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.pe()
-            .call("Team::all_reduce_into", None, || self.combined(operator, Goal::All, to, from))
+        self.collective("Team::all_reduce_into", || self.combined(operator, Goal::All, to, from))
     }
 
     /// Combines the elements of all members, in the order of ranks; the member with rank `root`
@@ -91,8 +90,7 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.pe()
-            .call("Team::reduce_into", None, || self.combined(operator, Goal::Root(root), to, from))
+        self.collective("Team::reduce_into", || self.combined(operator, Goal::Root(root), to, from))
     }
 
     /// Gives each member the combination of its own elements and the elements of all lower ranks.
@@ -121,8 +119,7 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.pe()
-            .call("Team::scan_into", None, || self.combined(operator, Goal::Inclusive, to, from))
+        self.collective("Team::scan_into", || self.combined(operator, Goal::Inclusive, to, from))
     }
 
     /// Gives each member the sum of the elements of all lower ranks; the first member gets zeros.
@@ -150,7 +147,7 @@ impl Team {
     where
         Sum: Operator<T>,
     {
-        self.pe().call("Team::exclusive_scan_into", None, || {
+        self.collective("Team::exclusive_scan_into", || {
             self.combined(Sum, Goal::Exclusive, to, from)
         })
     }

@@ -105,7 +105,7 @@ impl Team {
         from_stride: usize,
         count: usize,
     ) -> Result<()> {
-        self.pe().call("Team::all_to_alls_into", None, || {
+        self.collective("Team::all_to_alls_into", || {
             let strides = [
                 ("count", count as u64),
                 ("to_stride", to_stride as u64),

@@ -40,7 +40,7 @@ impl Team {
     /// [`PeerFailed`](Error::PeerFailed) when a member is gone.
     #[track_caller]
     pub fn broadcast<T: Plain>(&self, root: usize, mut value: T) -> Result<T> {
-        self.pe().call("Team::broadcast", None, || {
+        self.collective("Team::broadcast", || {
             self.broadcast_slice(root, slice::from_mut(&mut value))?;
             Ok(value)
         })
@@ -70,7 +70,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn broadcast_slice<T: Plain>(&self, root: usize, elements: &mut [T]) -> Result<()> {
-        self.pe().call("Team::broadcast_slice", None, || {
+        self.collective("Team::broadcast_slice", || {
             let bytes = elements.as_mut_bytes();
             self.check_call("broadcast", &[("root", root as u64), ("bytes", bytes.len() as u64)])?;
             self.check_rank(root)?;
@@ -112,7 +112,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn all_reduce<T: Plain>(&self, operator: impl Operator<T>, mut value: T) -> Result<T> {
-        self.pe().call("Team::all_reduce", None, || {
+        self.collective("Team::all_reduce", || {
             self.combine_slice(operator, Goal::All, slice::from_mut(&mut value))?;
             Ok(value)
         })
@@ -139,7 +139,7 @@ impl Team {
         operator: impl Operator<T>,
         elements: &mut [T],
     ) -> Result<()> {
-        self.pe().call("Team::all_reduce_slice", None, || {
+        self.collective("Team::all_reduce_slice", || {
             self.combine_slice(operator, Goal::All, elements)
         })
     }
@@ -168,7 +168,7 @@ impl Team {
         root: usize,
         mut value: T,
     ) -> Result<Option<T>> {
-        self.pe().call("Team::reduce", None, || {
+        self.collective("Team::reduce", || {
             self.combine_slice(operator, Goal::Root(root), slice::from_mut(&mut value))?;
             Ok((self.rank() == root).then_some(value))
         })
@@ -186,7 +186,7 @@ impl Team {
         root: usize,
         elements: &mut [T],
     ) -> Result<()> {
-        self.pe().call("Team::reduce_slice", None, || {
+        self.collective("Team::reduce_slice", || {
             self.combine_slice(operator, Goal::Root(root), elements)
         })
     }
@@ -208,7 +208,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn scan<T: Plain>(&self, operator: impl Operator<T>, mut value: T) -> Result<T> {
-        self.pe().call("Team::scan", None, || {
+        self.collective("Team::scan", || {
             self.combine_slice(operator, Goal::Inclusive, slice::from_mut(&mut value))?;
             Ok(value)
         })
@@ -225,7 +225,7 @@ impl Team {
         operator: impl Operator<T>,
         elements: &mut [T],
     ) -> Result<()> {
-        self.pe().call("Team::scan_slice", None, || {
+        self.collective("Team::scan_slice", || {
             self.combine_slice(operator, Goal::Inclusive, elements)
         })
     }
@@ -251,7 +251,7 @@ impl Team {
     where
         Sum: Operator<T>,
     {
-        self.pe().call("Team::exclusive_scan", None, || {
+        self.collective("Team::exclusive_scan", || {
             self.combine_slice(Sum, Goal::Exclusive, slice::from_mut(&mut value))?;
             Ok(value)
         })
@@ -267,7 +267,7 @@ impl Team {
     where
         Sum: Operator<T>,
     {
-        self.pe().call("Team::exclusive_scan_slice", None, || {
+        self.collective("Team::exclusive_scan_slice", || {
             self.combine_slice(Sum, Goal::Exclusive, elements)
         })
     }
@@ -341,7 +341,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn all_gather<T: Plain>(&self, value: T) -> Result<Vec<T>> {
-        self.pe().call("Team::all_gather", None, || self.all_gather_slice(&[value]))
+        self.collective("Team::all_gather", || self.all_gather_slice(&[value]))
     }
 
     /// Gives every member the elements of all members, one after the other in the order of ranks.
@@ -352,7 +352,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn all_gather_slice<T: Plain>(&self, elements: &[T]) -> Result<Vec<T>> {
-        self.pe().call("Team::all_gather_slice", None, || {
+        self.collective("Team::all_gather_slice", || {
             let mine = elements.as_bytes();
             self.check_call("all_gather", &[("bytes of each", mine.len() as u64)])?;
             let mut all = self.room_for(elements.len())?;
@@ -380,7 +380,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn gather<T: Plain>(&self, root: usize, value: T) -> Result<Option<Vec<T>>> {
-        self.pe().call("Team::gather", None, || self.gather_slice(root, &[value]))
+        self.collective("Team::gather", || self.gather_slice(root, &[value]))
     }
 
     /// Gives the member with rank `root` the elements of all members, as in
@@ -390,7 +390,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn gather_slice<T: Plain>(&self, root: usize, elements: &[T]) -> Result<Option<Vec<T>>> {
-        self.pe().call("Team::gather_slice", None, || {
+        self.collective("Team::gather_slice", || {
             let mine = elements.as_bytes();
             self.check_call(
                 "gather",
@@ -426,7 +426,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn collect<T: Plain>(&self, elements: &[T]) -> Result<Vec<Vec<T>>> {
-        self.pe().call("Team::collect", None, || {
+        self.collective("Team::collect", || {
             self.check_call("collect", &[])?;
             let staging = self.stage()?;
             let mut counts = vec![0u64; self.len()];
@@ -508,7 +508,7 @@ impl Team {
     /// for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn scatter<T: Plain>(&self, root: usize, values: &[T]) -> Result<T> {
-        self.pe().call("Team::scatter", None, || {
+        self.collective("Team::scatter", || {
             let mut mine = T::new_zeroed();
             self.scatter_slice(root, values, slice::from_mut(&mut mine))?;
             Ok(mine)
@@ -523,7 +523,7 @@ impl Team {
     /// As for [`scatter`](Self::scatter).
     #[track_caller]
     pub fn scatter_slice<T: Plain>(&self, root: usize, all: &[T], mine: &mut [T]) -> Result<()> {
-        self.pe().call("Team::scatter_slice", None, || {
+        self.collective("Team::scatter_slice", || {
             let bytes = size_of_val(mine) as u64;
             self.check_call("scatter", &[("root", root as u64), ("bytes for each", bytes)])?;
             self.check_rank(root)?;
@@ -589,7 +589,7 @@ impl Team {
     /// [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn all_to_all<T: Plain>(&self, elements: &[T]) -> Result<Vec<T>> {
-        self.pe().call("Team::all_to_all", None, || {
+        self.collective("Team::all_to_all", || {
             let bytes = size_of_val(elements) as u64;
             self.check_call("all_to_all", &[("bytes of all", bytes)])?;
             check_length("elements beyond equal blocks, and none", elements.len() % self.len(), 0)?;

@@ -532,7 +532,12 @@ impl Homed {
         let left_free = |pe: usize| {
             matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0))
         };
-        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
+        let awaiting = Awaiting::Lock {
+            is_free_of: &left_free,
+            holds: Some(&|pe: usize| !left_free(pe)),
+            place: self.offset,
+        };
+        f(Terms::new(awaiting, patience))
     }
 }
 

@@ -4,6 +4,7 @@ use super::data::Data;
 use super::rwlock::{RwLock, WriteGuard};
 use crate::base::error::Result;
 use crate::base::shows;
+use crate::endpoint::calls;
 use crate::endpoint::recorder::objects::{ObjectKind, Stats};
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
@@ -72,7 +73,8 @@ impl<T: Data + ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock(&self) -> Result<Guard<'_, T>> {
         let _call = self.0.pe().begin("Mutex::lock", Location::caller(), None);
-        self.0.write().map(Guard)
+        let at = Location::caller();
+        calls::within("Mutex::lock", Some(at), None, || self.0.write().map(Guard))
     }
 
     /// Takes the data if no other thread or PE has them; `None` otherwise.
@@ -111,7 +113,10 @@ impl<T: Data + ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
         let _call = self.0.pe().begin("Mutex::lock_timeout", Location::caller(), None);
-        self.0.write_timeout(timeout).map(Guard)
+        let at = Location::caller();
+        calls::within("Mutex::lock_timeout", Some(at), None, || {
+            self.0.write_timeout(timeout).map(Guard)
+        })
     }
 
     /// What this PE has done with the mutex so far. Near, each use is a hit and costs no messages.

@@ -123,7 +123,7 @@ impl NearData {
                 return Err(super::held_here());
             }
             let (members, changed) = ([who], || (tickets.holder() != holder).then_some(()));
-            let terms = Terms::forever(Awaiting::WordOf(&members));
+            let terms = Terms::forever(Awaiting::WordOf(&members, None));
             match wait::until(pe, terms, changed).map_err(|error| *error) {
                 // The loop looks at the holder again.
                 Ok(()) | Err(Error::PeerFailed { .. }) => {}

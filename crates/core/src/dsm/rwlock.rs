@@ -2,6 +2,7 @@
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shows;
+use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::wait::limit::{Limit, Patience};
@@ -147,7 +148,11 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         let _call = self.pe.begin("RwLock::read", Location::caller(), None);
-        match self.enter(Mode::Shared, Patience::Forever)? {
+        let at = Location::caller();
+        let entered = calls::within("RwLock::read", Some(at), None, || {
+            self.enter(Mode::Shared, Patience::Forever)
+        });
+        match entered? {
             Some(ticket) => Ok(self.reading(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
         }
@@ -163,7 +168,11 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
         let _call = self.pe.begin("RwLock::write", Location::caller(), None);
-        match self.enter(Mode::Alone, Patience::Forever)? {
+        let at = Location::caller();
+        let entered = calls::within("RwLock::write", Some(at), None, || {
+            self.enter(Mode::Alone, Patience::Forever)
+        });
+        match entered? {
             Some(ticket) => Ok(self.writing(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
         }

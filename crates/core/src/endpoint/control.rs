@@ -236,6 +236,25 @@ impl Control {
         header!(self.mapping, departures)
     }
 
+    /// The launcher's question to all waits, what they are for; 0: none.
+    #[inline(always)]
+    pub(crate) fn question(&self) -> u32 {
+        // SAFETY: `question` lies in the mapped header, aligned to 4.
+        unsafe { shm::load(header!(self.mapping, question)) }
+    }
+
+    /// Asks all waits, or takes the question back.
+    pub(crate) fn set_question(&self, question: u32) {
+        // SAFETY: as above.
+        unsafe { shm::store(header!(self.mapping, question), question) };
+    }
+
+    /// Address of the place where a PE's threads say what they wait for.
+    pub(crate) fn reports(&self, pe: usize) -> *mut u8 {
+        assert!(pe < self.geometry.npes);
+        self.mapping.at(self.geometry.reports(pe))
+    }
+
     /// Wakes a PE of this node, if it sleeps. Says whether it did, or was about to.
     pub(crate) fn wake(&self, pe: usize) -> bool {
         self.doorbell(pe).ring(self.membarrier)
@@ -578,6 +597,11 @@ impl Control {
     /// written before.
     fn announce_departure(&self) {
         self.count_departure();
+        self.ring_all();
+    }
+
+    /// Wakes all PEs, whatever they wait for.
+    pub(crate) fn ring_all(&self) {
         for other in (0..self.geometry.npes)
             .filter(|&other| matches!(self.state(other), State::Joined | State::Finalizing))
         {

@@ -2,6 +2,7 @@
 
 pub(crate) mod awaiting;
 pub(crate) mod belongs;
+pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod control;
 pub(crate) mod descriptor;

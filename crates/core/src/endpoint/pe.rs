@@ -1,6 +1,7 @@
 //! A PE's view of its job: its number, the mapped memory of its peers, and the way to far peers.
 //! The layers above keep their state beside it ([`layers`](super::layers)).
 
+use super::calls;
 use super::control::Control;
 use super::descriptor::Descriptor;
 use super::fabric::{Fabric, VirtualClock};
@@ -281,6 +282,20 @@ impl Pe {
             Ok(value) => Ok(value),
             Err(error) => Err(error.of_call(Some(Call { name, pe: self.me, at, window }))),
         }
+    }
+
+    /// [`call`](Self::call) of a function that may wait for other PEs: a report of long waits names
+    /// it.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn waiting_call<R>(
+        &self,
+        name: &'static str,
+        window: Option<&'static Location<'static>>,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let at = Location::caller();
+        self.call(name, window, || calls::within(name, Some(at), window, call))
     }
 
     #[inline]

@@ -136,7 +136,7 @@ impl Job {
     /// As for [`Team::team`].
     #[track_caller]
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
-        self.pe.call("Job::team", None, || self.world.team(pes))
+        self.pe.waiting_call("Job::team", None, || self.world.team(pes))
     }
 
     /// Completes this PE's writes, then waits until all PEs have called. *Collective.* What any PE
@@ -160,7 +160,7 @@ impl Job {
     /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.pe.call("Job::barrier", None, || self.world.barrier())
+        self.pe.waiting_call("Job::barrier", None, || self.world.barrier())
     }
 
     /// Orders this PE's writes: at each PE, the writes before this call become visible before the
@@ -200,7 +200,7 @@ impl Job {
     /// The error with which an earlier write failed.
     #[track_caller]
     pub fn quiet(&self) -> Result<()> {
-        self.pe.call("Job::quiet", None, || Ok(self.pe.quiet()?))
+        self.pe.waiting_call("Job::quiet", None, || Ok(self.pe.quiet()?))
     }
 
     /// Whether all of this PE's writes are visible at their targets, without waiting for that.

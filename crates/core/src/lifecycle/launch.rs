@@ -12,7 +12,9 @@ pub use crate::base::status::{Participation, Place, State};
 use crate::endpoint::control::Control;
 pub use crate::lifecycle::departures::Departures;
 pub use crate::lifecycle::pulse::Pulse;
+use crate::wait::answer;
 use rustix::fd::{AsRawFd, BorrowedFd};
+use std::num::NonZeroU32;
 
 /// Address space for all heaps of a job: a quarter of what a process has.
 const ADDRESS_BUDGET_BYTES: u64 = 1 << 45;
@@ -209,6 +211,41 @@ impl JobFile {
             self.control.set_gone(pe);
         }
         still
+    }
+}
+
+/// What PEs wait for.
+impl JobFile {
+    /// Asks all waits of this node's PEs what they are for, and wakes those that sleep. Gives the
+    /// number of the question that stands: where it is [kept](Self::keep_asking), that one.
+    pub fn ask(&self, question: NonZeroU32) -> NonZeroU32 {
+        if self.control.question() == answer::STANDING {
+            return NonZeroU32::MAX;
+        }
+        self.control.set_question(question.get());
+        self.control.ring_all();
+        question
+    }
+
+    /// Takes the question back, unless it is kept.
+    pub fn end_question(&self) {
+        if self.control.question() != answer::STANDING {
+            self.control.set_question(0);
+        }
+    }
+
+    /// Has all waits say what they are for before they are parked: those of a simulated machine.
+    pub fn keep_asking(&self) -> NonZeroU32 {
+        self.control.set_question(answer::STANDING);
+        NonZeroU32::MAX
+    }
+
+    /// How many threads of a PE have begun to answer, and their answers so far: bytes for
+    /// [`Report::read`](crate::unstable::wait::report::Report::read), which may be anything.
+    pub fn answers(&self, pe: usize, question: NonZeroU32) -> (usize, Vec<Vec<u8>>) {
+        let question = question.get();
+        let answers = answer::answers(&self.control, pe, question);
+        (answer::count(&self.control, pe, question).max(answers.len()), answers)
     }
 }
 

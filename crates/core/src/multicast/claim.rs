@@ -77,11 +77,11 @@ impl<T: Plain> Multicast<T> {
         let _call = self.reader()?.pe.begin("Multicast::recv", Location::caller(), None);
         if !self.assembled {
             let reader = self.reader()?;
-            let record = reader.next()?;
+            let record = reader.next("Multicast::recv")?;
             if record.part == Fragment::WHOLE {
                 return self.take(record, to);
             }
-            self.assemble(record)?;
+            self.assemble("Multicast::recv", record)?;
         }
         std::mem::swap(to, &mut self.block);
         self.forget_assembled();
@@ -126,11 +126,11 @@ impl<T: Plain> Multicast<T> {
         let _call = self.reader()?.pe.begin("Multicast::peek", Location::caller(), None);
         if !self.assembled {
             let reader = self.reader()?;
-            let record = reader.next()?;
+            let record = reader.next("Multicast::peek")?;
             if record.part == Fragment::WHOLE && !self.reader()?.copies() {
                 return self.show(record);
             }
-            self.assemble(record)?;
+            self.assemble("Multicast::peek", record)?;
         }
         Ok(Peek::assembled(self))
     }
@@ -186,14 +186,15 @@ impl<T: Plain> Multicast<T> {
         Ok(())
     }
 
-    /// Waits for the rest of a block whose next record has come.
-    fn assemble(&mut self, mut record: Record) -> Result<()> {
+    /// Waits for the rest of a block whose next record has come, in the call `call` of the program.
+    #[track_caller]
+    fn assemble(&mut self, call: &'static str, mut record: Record) -> Result<()> {
         loop {
             self.append(record)?;
             if self.assembled {
                 return Ok(());
             }
-            record = self.reader()?.next()?;
+            record = self.reader()?.next(call)?;
         }
     }
 

@@ -91,7 +91,7 @@ impl Sender {
 
 impl Receiver {
     pub(crate) fn receive(&mut self) -> Result<u64> {
-        let record = self.0.next()?;
+        let record = self.0.next("a model")?;
         assert_eq!(record.len, 8);
         // SAFETY: a word of the ring, aligned.
         let value = unsafe { shm::load(self.0.block().cast()) };

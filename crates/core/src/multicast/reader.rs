@@ -9,12 +9,14 @@ use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
 use crate::base::status::State;
+use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Inner;
+use std::panic::Location;
 use std::sync::Arc;
 
 pub(super) struct Reader {
@@ -155,9 +157,10 @@ impl Reader {
         }
     }
 
-    /// Waits for the next record.
+    /// Waits for the next record, in the call `call` of the program.
     #[inline(always)]
-    pub(super) fn next(&mut self) -> Result<Record> {
+    #[track_caller]
+    pub(super) fn next(&mut self, call: &'static str) -> Result<Record> {
         let found = wait::first_looks(&self.pe, &mut || self.has_next().then_some(()));
         if found.is_some()
             && let Some(record) = self.look()?
@@ -166,7 +169,8 @@ impl Reader {
         }
         // `wait` has another error type. With this call's own, it would write into this call's
         // result, which would then be in memory even where nothing is waited for.
-        Ok(self.wait()?)
+        let at = Some(Location::caller());
+        Ok(calls::within(call, at, None, || self.wait())?)
     }
 
     #[cold]

@@ -8,6 +8,7 @@ use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::shm;
+use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
 use crate::wait::limit::{Limit, Patience};
@@ -205,7 +206,11 @@ impl Writer {
             let enough = || Some(self.allowed()).filter(|&limit| limit >= end).map(Ok);
             let look = || enough().or_else(|| self.silent().map(Err));
             match self
-                .with_terms(limit.patience(), |terms| wait::until(&self.pe, terms, look))
+                .with_terms(limit.patience(), |terms| {
+                    calls::within("Multicast::publish", None, None, || {
+                        wait::until(&self.pe, terms, look)
+                    })
+                })
                 .map_err(|error| *error)
             {
                 Ok(Ok(limit)) => {
@@ -242,7 +247,7 @@ impl Writer {
         // In a tree, a PE that finalises still relays.
         let relays = matches!(self.onward, Onward::Tree(_) | Onward::Hosts(_)) && !self.survive;
         let left = |pe: usize| relays || reads_here(pe).is_none_or(|reader| reader.line.has_left());
-        f(Terms { awaiting: Awaiting::Channel { ends: &self.watched, done: &left }, patience })
+        f(Terms::new(Awaiting::Channel { ends: &self.watched, done: &left }, patience))
     }
 
     /// Goes on without the readers that do not allow to write up to `end`.

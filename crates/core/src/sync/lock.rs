@@ -381,7 +381,12 @@ impl<'a> Queue<'a> {
     /// Terms of all waits: all PEs live, and none leaves with the lock or its place in the queue.
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
-        f(Terms::forever(Awaiting::Lock { is_free_of: &left_free }))
+        let holds = |pe: usize| matches!(self.word(pe, STATE).load::<u8>(self.pe), Ok(HELD));
+        f(Terms::forever(Awaiting::Lock {
+            is_free_of: &left_free,
+            holds: Some(&holds),
+            place: self.offset,
+        }))
     }
 
     /// Checks that this process may use locks, and that every PE's number has room in `next`, which

@@ -248,7 +248,7 @@ impl Tickets {
         let draw = || self.draw_if(|ticket| self.has_slot(ticket)); // Q5
         let ticket = match draw()? {
             Some(ticket) => ticket,
-            None => self.terms(Patience::Within(limit), |terms| {
+            None => self.terms(pe, Patience::Within(limit), |terms| {
                 wait::until(pe, terms, || draw().transpose())
             })??,
         };
@@ -274,7 +274,7 @@ impl Tickets {
         }
         // A program may try until it succeeds. Such a loop is a wait, and ends like one.
         wait::test(pe, || None::<()>);
-        match self.terms(Patience::Forever, |terms| terms.departed(pe)) {
+        match self.terms(pe, Patience::Forever, |terms| terms.departed(pe)) {
             Some(error) => Err(error.into()),
             None => Ok(None),
         }
@@ -442,7 +442,7 @@ impl Tickets {
                 }
                 None
             };
-            self.terms(patience, |terms| wait::until(pe, terms, look))
+            self.terms(pe, patience, |terms| wait::until(pe, terms, look))
         };
         match ended {
             // The tickets behind this one must not wait for ever, so it is given up. Without a slot
@@ -461,7 +461,7 @@ impl Tickets {
     fn wait_for_slot(self, pe: &Pe, ticket: u32) -> Quick<()> {
         while !self.has_slot(ticket) {
             pe.progress();
-            if let Some(error) = self.terms(Patience::Forever, |terms| terms.departed(pe)) {
+            if let Some(error) = self.terms(pe, Patience::Forever, |terms| terms.departed(pe)) {
                 return Err(error.into());
             }
             wait::give_way(pe);
@@ -484,11 +484,16 @@ impl Tickets {
     }
 
     /// Terms of all waits: all PEs live, and none leaves while it is in.
-    fn terms<R>(self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(self, pe: &Pe, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
-        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
+        let awaiting = Awaiting::Lock {
+            is_free_of: &left_free,
+            holds: Some(&|pe: usize| !left_free(pe)),
+            place: (self.head.addr() - pe.control().mapping().at(0).addr()) as u64,
+        };
+        f(Terms::new(awaiting, patience))
     }
 
     /// Draws a ticket and gives it up at once. Gives whether its turn had come.

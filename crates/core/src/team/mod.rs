@@ -15,13 +15,15 @@ use agree::Agreed;
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_BARRIERS;
 use crate::base::shows;
+use crate::endpoint::awaiting::Meeting;
+use crate::endpoint::calls;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::events::TextId;
 use crate::sync::barrier::{Algorithm, Barrier, rank_of};
 use forced::Forced;
 use network::Network;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use steps::Steps;
 
@@ -72,6 +74,8 @@ pub struct Team {
     forced: Option<Forced>,
     /// The members as a text of this PE's timeline.
     label: OnceLock<TextId>,
+    /// Collective calls that this member has made, but for those that have failed.
+    calls: AtomicU64,
 }
 
 shows!([] Team as "Team", |it| rank = it.rank, members = it.members);
@@ -111,6 +115,7 @@ impl Team {
             forced,
             members,
             label: OnceLock::new(),
+            calls: AtomicU64::new(0),
         })
     }
 
@@ -134,6 +139,46 @@ impl Team {
 
     pub(crate) fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Makes a collective call of the program.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn collective<R>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        self.pe.waiting_call(name, None, || self.count_call(call))
+    }
+
+    /// Counts a collective call, unless it is a part of another one. One that has failed does not
+    /// count, as it may have done so before it has met any other member.
+    #[inline(always)]
+    fn count_call<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        if calls::is_of_team() {
+            return call();
+        }
+        let number = self.calls.load(Ordering::Relaxed) + 1;
+        self.calls.store(number, Ordering::Relaxed);
+        let result = calls::of_team(self.meeting(), call);
+        if result.is_err() {
+            self.calls.store(number - 1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// A collective call that cannot fail, but ends the process.
+    pub(crate) fn of_call<R>(&self, call: impl FnOnce() -> R) -> R {
+        match self.count_call(|| Ok(call())) {
+            Ok(result) => result,
+            Err(_) => unreachable!("the call above gives no error"),
+        }
+    }
+
+    /// The collective call that this member is in.
+    pub(crate) fn meeting(&self) -> Meeting {
+        Meeting { slot: self.slot, number: self.calls.load(Ordering::Relaxed) }
     }
 
     #[inline]
@@ -221,7 +266,7 @@ impl Team {
     /// [`Error::PeerFailed`] when a member is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.pe.call("Team::barrier", None, || {
+        self.collective("Team::barrier", || {
             self.note_call(0);
             self.barrier.pass()
         })
@@ -268,7 +313,7 @@ impl Team {
     /// [`Error::TooMany`], [`Error::PeerFailed`].
     #[track_caller]
     pub fn new_barrier(&self) -> Result<Barrier> {
-        self.pe.call("Team::new_barrier", None, || {
+        self.collective("Team::new_barrier", || {
             let allowed = Algorithm::forced(self.len());
             let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
             let ended = slot.ended(&self.members);
@@ -299,7 +344,7 @@ impl Team {
     /// of one list name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
     #[track_caller]
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
-        self.pe.call("Team::team", None, || {
+        self.collective("Team::team", || {
             let named = pes.contains(&self.pe.me());
             let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
             let slot = self.agree(

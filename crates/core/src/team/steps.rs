@@ -402,7 +402,8 @@ impl Team {
         done: &dyn Fn(usize) -> bool,
         look: impl FnMut() -> Option<R>,
     ) -> Result<R> {
-        let terms = Terms::forever(Awaiting::Step { members: self.members(), done });
+        let (members, meeting) = (self.members(), self.meeting());
+        let terms = Terms::forever(Awaiting::Step { members, done, meeting });
         let waiting = &self.steps().waiting;
         // As in barriers, this may miss two threads that come within nanoseconds of each other, and
         // costs nothing.
@@ -443,7 +444,8 @@ impl Team {
     /// [`PeerFailed`](Error::PeerFailed).
     pub(crate) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
         shm::compiler_fence();
-        let terms = Terms::forever(Awaiting::Step { members: self.members(), done });
+        let (members, meeting) = (self.members(), self.meeting());
+        let terms = Terms::forever(Awaiting::Step { members, done, meeting });
         terms.departed(self.pe()).map_or(Ok(()), Err)
     }
 

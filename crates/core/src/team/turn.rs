@@ -146,7 +146,7 @@ impl<'a> Turn<'a> {
 
     /// Terms of all waits of the set: all members live.
     fn terms(&self) -> Terms<'_> {
-        Terms::forever(Awaiting::WordOf(&self.pes))
+        Terms::forever(Awaiting::WordOf(&self.pes, None))
     }
 
     /// Ends the turn, after all members have met for the last time.

@@ -99,7 +99,7 @@ impl Waiting<'_> {
         let done = self.awaiting.done();
         let is_missing = |&pe: &usize| pe != self.pe.me() && !done.is_some_and(|done| done(pe));
         match (self.awaiting, self.awaiting.members()) {
-            (Awaiting::Word, _) => Vec::new(),
+            (Awaiting::Word(_), _) => Vec::new(),
             (_, Some(members)) => members.iter().copied().filter(is_missing).collect(),
             (_, None) => (0..self.pe.npes()).filter(is_missing).collect(),
         }

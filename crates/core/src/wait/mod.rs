@@ -22,6 +22,7 @@
 //! it ([`Attention`]). A departure moves a counter that every check reads, and a death wakes every
 //! PE's doorbell, too. A PE that sleeps in a barrier sees it at its next look, within 50 ms.
 
+pub(crate) mod answer;
 mod attention;
 pub(crate) mod complete;
 mod interference;
@@ -30,6 +31,7 @@ mod paced;
 mod policy;
 pub mod polling;
 pub(crate) mod pulse;
+pub mod report;
 mod simulated;
 mod sleep;
 pub(crate) mod state;
@@ -37,8 +39,8 @@ mod terms;
 mod wake;
 pub(crate) mod yield_hint;
 
-pub use crate::endpoint::awaiting::Awaited;
 pub(crate) use crate::endpoint::awaiting::Awaiting;
+pub use crate::endpoint::awaiting::{Awaited, Words};
 pub use attention::{Attention, Waiting};
 pub(crate) use paced::paced_polling;
 pub(crate) use policy::{LOOKS, described};
@@ -53,6 +55,7 @@ use crate::base::error::Quick;
 use crate::base::log::log;
 use crate::endpoint::pe::Pe;
 use crate::wait::interference::Interference;
+use crate::wait::limit::Patience;
 use crate::wait::policy::{MOST_SHARING, Policy};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -103,13 +106,16 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
         return simulated::wait(pe, terms, look);
     }
     terms.patience.begin(pe);
+    let mut start = cycles();
+    let terms = Terms { since: start, ..terms };
     loop {
-        if let Some(found) = stay_awake(pe, terms, &mut look)? {
+        if let Some(found) = stay_awake(pe, terms, start, &mut look)? {
             return Ok(found);
         }
         if let Some(found) = sleep::sleep(pe, terms, &mut look)? {
             return Ok(found);
         }
+        start = cycles();
     }
 }
 
@@ -120,14 +126,15 @@ fn disturbed(pe: &Pe, interference: &Interference, now: u64) {
     interference.seen(now);
 }
 
-/// The second phase: looks by a policy for as long as that pays.
+/// The second phase: looks by a policy for as long as that pays, from cycle `start` on.
 #[inline(always)]
 fn stay_awake<R>(
     pe: &Pe,
     terms: Terms<'_>,
+    mut start: u64,
     look: &mut impl FnMut() -> Option<R>,
 ) -> Quick<Option<R>> {
-    let (mut start, interference) = (cycles(), Interference::of(pe));
+    let interference = Interference::of(pe);
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
     let most = if pe.is_alone() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
@@ -184,18 +191,23 @@ fn check_end<R>(
         // A PE that has left may have done its part just before: what it wrote is visible now that
         // its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
-        None if attention::is_called(pe) => attend(pe, terms, look),
+        None if attention::is_called(pe) || answer::is_asked(pe) => attend(pe, terms, look),
         None => Ok(None),
     }
 }
 
-/// Lets the front end end the wait. Its hook runs behind a look in vain, and no look comes between
-/// the hook and the error: the front end relies on the end that it has asked for.
+/// Answers the launcher, and lets the front end end the wait. Its hook runs behind a look in vain,
+/// and no look comes between the hook and the error: the front end relies on the end that it has
+/// asked for.
 #[cold]
 fn attend<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     let found = look();
     if found.is_some() {
         return Ok(found);
+    }
+    answer::answer(pe, &terms);
+    if !attention::is_called(pe) {
+        return Ok(None);
     }
     attention::attend(pe, &terms.awaiting).map_or(Ok(None), |error| Err(error.into()))
 }

@@ -207,6 +207,7 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
 mod tests {
     use super::*;
     use crate::endpoint::awaiting::Awaiting;
+    use crate::endpoint::calls::TeamCall;
     use crate::job::Job;
 
     #[test]
@@ -218,11 +219,12 @@ mod tests {
                 }
                 (0..4).for_each(|pe| job.pe.control().say_cpu(pe, cpus[pe]));
                 let done = |pe: usize| !late.contains(&pe);
-                let terms = Terms::forever(Awaiting::Step { members, done: &done });
+                let meeting = TeamCall { slot: 0, number: 1 };
+                let terms = Terms::forever(Awaiting::Step { members, done: &done, meeting });
                 let first = may_need(&job.pe, &terms, cpus[1]);
                 // The next search begins at the member that this one found.
                 assert_eq!(may_need(&job.pe, &terms, cpus[1]), first);
-                let words = Terms::forever(Awaiting::WordOf(members));
+                let words = Terms::forever(Awaiting::WordOf(members, None));
                 assert!(may_need(&job.pe, &words, cpus[1]), "any PE may write a word");
                 Some(first)
             });

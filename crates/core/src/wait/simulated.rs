@@ -1,5 +1,6 @@
 //! A wait in virtual time, where a look has its price and no PE spins.
 
+use super::answer::{self, Published};
 use super::{Terms, attention};
 use crate::base::error::Quick;
 use crate::endpoint::fabric::Due;
@@ -11,6 +12,7 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
     let clock = pe.clock().expect("only a fabric with a clock simulates");
     let deadline = terms.patience.deadline(pe);
     clock.look();
+    let since = clock.now();
     loop {
         // Before the look: what relays take in may be what this wait is for, and nothing else would
         // tell of that.
@@ -28,6 +30,13 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
             return Err(error.into());
         }
         let end = deadline.map(|at| Due { at, vain: false });
-        clock.park(Due::first(end, relays), terms.awaiting.plain())?;
+        let published =
+            answer::is_asked(pe).then(|| Published::new(pe, &terms, since, clock.now()));
+        let parked = clock.park(Due::first(end, relays), terms.awaiting.plain());
+        if let Err(error) = parked {
+            // The machine has ended, and says what this PE waited for.
+            std::mem::forget(published);
+            return Err(error.into());
+        }
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn sleep<R>(
 /// does not stay awake. The steps are those of [`sleep`].
 #[cfg(not(loom))]
 pub(crate) fn asleep<R>(pe: &Pe, mut look: impl FnMut() -> Option<R>) -> R {
-    let terms = Terms::forever(Awaiting::WordOf(&[]));
+    let terms = Terms::forever(Awaiting::WordOf(&[], None));
     let bell = pe.control().doorbell(pe.me());
     loop {
         let mut poll = Poll::new(pe, &terms);

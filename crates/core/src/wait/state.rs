@@ -1,5 +1,6 @@
 //! What the waits of a PE remember from one to the next.
 
+use super::answer::Born;
 use super::attention::Hook;
 use super::polling::Polling;
 use super::pulse::Writes;
@@ -21,6 +22,8 @@ pub(crate) struct Waits {
     pub(super) yield_hint: AtomicBool,
     /// What the front end has waits run when it calls for their attention.
     pub(super) hook: Mutex<Option<Arc<Hook>>>,
+    /// When the PE began to live.
+    pub(super) born: Born,
 }
 
 impl Layer for Waits {
@@ -32,6 +35,7 @@ impl Layer for Waits {
             missed: AtomicUsize::new(0),
             yield_hint: AtomicBool::new(false),
             hook: Mutex::new(None),
+            born: Born::now(pe),
         }
     }
 }

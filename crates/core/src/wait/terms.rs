@@ -34,13 +34,21 @@ use crate::endpoint::pe::Pe;
 pub(crate) struct Terms<'a> {
     pub(crate) awaiting: Awaiting<'a>,
     pub(crate) patience: Patience<'a>,
+    /// When the wait began: in cycles, or in virtual nanoseconds; 0: not yet.
+    pub(super) since: u64,
 }
 
 impl<'a> Terms<'a> {
     /// A wait for as long as it takes.
     #[inline(always)]
     pub(crate) fn forever(awaiting: Awaiting<'a>) -> Self {
-        Terms { awaiting, patience: Patience::Forever }
+        Terms::new(awaiting, Patience::Forever)
+    }
+
+    /// A wait within a limit.
+    #[inline(always)]
+    pub(crate) fn new(awaiting: Awaiting<'a>, patience: Patience<'a>) -> Self {
+        Terms { awaiting, patience, since: 0 }
     }
 
     /// The error with which the wait must end, if what it waits for has not happened.

@@ -214,7 +214,7 @@ impl Shared {
 fn failure(pe: &Pe) -> Option<Error> {
     let own = pe.control().state(pe.me()).departed();
     own.map(|cause| pe.failed(pe.me(), cause))
-        .or_else(|| Terms::forever(Awaiting::Word).departed(pe))
+        .or_else(|| Terms::forever(Awaiting::Word(None)).departed(pe))
 }
 
 /// The events of a PE that wait.

@@ -4,6 +4,7 @@ use super::{Inner, Window};
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shows;
+use crate::endpoint::calls;
 use crate::sync::left_place;
 use crate::sync::lock::Queue;
 use std::panic::Location;
@@ -75,9 +76,10 @@ impl Lock {
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
     #[track_caller]
     pub fn lock(&self) -> Result<Held<'_>> {
-        let _call = self.window.pe.begin("Lock::lock", Location::caller(), Some(self.window.made));
+        let (at, window) = (Location::caller(), self.window.made);
+        let _call = self.window.pe.begin("Lock::lock", at, Some(window));
         let queue = self.queue();
-        queue.set().inspect_err(|_| {
+        calls::within("Lock::lock", Some(at), Some(window), || queue.set()).inspect_err(|_| {
             if queue.has_left_place() {
                 left_place::leave(&self.window.pe, self.offset);
             }

@@ -468,7 +468,7 @@ impl Job {
         options: WindowOptions,
     ) -> Result<Window<T>> {
         let made = Location::caller();
-        self.pe.call(name, None, || {
+        self.pe.waiting_call(name, None, || {
             let shape = align_of::<T>() as u64;
             let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: 0, made };
             self.window_of(terms, len, options, |_| {})
@@ -562,7 +562,7 @@ impl Job {
         right: impl Fn(usize, usize) -> Access,
     ) -> Result<Window<T>> {
         let here = Location::caller();
-        self.pe.call("Job::restricted", None, || {
+        self.pe.waiting_call("Job::restricted", None, || {
             let n = self.npes();
             // The caller's function is done with before any lock is taken: it may call the job
             // itself.

@@ -297,7 +297,7 @@ impl Restricted {
             parts: (0..n).map(part).collect(),
             failed: None,
         };
-        wait::until(pe, Terms::forever(Awaiting::Word), || match round.go_on() {
+        wait::until(pe, Terms::forever(Awaiting::Word(None)), || match round.go_on() {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
@@ -569,7 +569,7 @@ impl<T: Plain> Window<T> {
         };
         // Depends on nobody's life: the dead are passed over.
         let limit = Limit::from(timeout);
-        let terms = Terms { awaiting: Awaiting::WordOf(&[]), patience: limit.patience() };
+        let terms = Terms::new(Awaiting::WordOf(&[], None), limit.patience());
         wait::until(pe, terms, all_done)?
     }
 }

@@ -16,6 +16,7 @@ pub use crate::base::memory::page_size;
 pub use crate::base::shm::copy_overlapping as copy;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::base::shows;
+use crate::endpoint::calls;
 use crate::endpoint::fabric::{Signal, SignalOp};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -24,11 +25,24 @@ use crate::job::Job;
 use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK};
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
+use crate::team::Team;
+pub use crate::wait::Words;
 use crate::wait::polling;
 use crate::wait::pulse;
 use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Makes a call of the program that may wait for other PEs: a report of long waits names it.
+#[inline(always)]
+pub fn within<R>(call: &'static str, f: impl FnOnce() -> R) -> R {
+    calls::within(call, None, None, f)
+}
+
+/// Makes a collective call of a team, as a part of such a call.
+pub fn of_team<R>(team: &Team, f: impl FnOnce() -> R) -> R {
+    team.of_call(f)
+}
 
 /// The segments of a job, addressed by bytes. Made by [`Job::segment`].
 pub struct Segment {
@@ -297,7 +311,20 @@ impl Segment {
     /// [`Error::PeerFailed`] when any PE dies.
     #[inline(always)]
     pub fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Result<R> {
-        Ok(wait::until(&self.pe, Terms::forever(Awaiting::Word), look)?)
+        Ok(wait::until(&self.pe, Terms::forever(Awaiting::Word(None)), look)?)
+    }
+
+    /// [`wait`](Self::wait) for words that `words` shows as they are then.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    #[inline(always)]
+    pub fn wait_for<R>(
+        &self,
+        words: impl Fn() -> Words,
+        look: impl FnMut() -> Option<R>,
+    ) -> Result<R> {
+        Ok(wait::until(&self.pe, Terms::forever(Awaiting::Word(Some(&words))), look)?)
     }
 
     /// Says for a timeline what the next [`wait`](Self::wait) looks at: a word of `bytes` bytes at

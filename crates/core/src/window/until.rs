@@ -5,7 +5,7 @@ use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
 use crate::base::shows;
 use crate::wait::limit::Limit;
-use crate::wait::{self, Awaiting, Terms};
+use crate::wait::{self, Awaiting, Terms, Words};
 use crate::window::Window;
 use std::panic::Location;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl<T: Word> Window<T> {
     /// empty: that would never end.
     #[track_caller]
     pub fn wait_until_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
-        self.inner.pe.call("Window::wait_until_any", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::wait_until_any", Some(self.inner.made), || {
             self.wait().any(indices, cmp, value)
         })
     }
@@ -111,7 +111,7 @@ impl<T: Word> Window<T> {
     /// As for [`wait_until`](Self::wait_until).
     #[track_caller]
     pub fn wait_until_all(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
-        self.inner.pe.call("Window::wait_until_all", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::wait_until_all", Some(self.inner.made), || {
             self.wait().all(indices, cmp, value)
         })
     }
@@ -125,7 +125,7 @@ impl<T: Word> Window<T> {
     /// As for [`wait_until_any`](Self::wait_until_any).
     #[track_caller]
     pub fn wait_until_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
-        self.inner.pe.call("Window::wait_until_some", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::wait_until_some", Some(self.inner.made), || {
             self.wait().some(indices, cmp, value)
         })
     }
@@ -194,10 +194,23 @@ impl<'a, T: Word> Wait<'a, T> {
     }
 
     #[inline(always)]
-    fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Quick<R> {
-        let awaiting = self.members.map_or(Awaiting::Word, Awaiting::WordOf);
-        let terms = Terms { awaiting, patience: self.limit.patience() };
+    fn wait<R>(&self, words: &dyn Fn() -> Words, look: impl FnMut() -> Option<R>) -> Quick<R> {
+        let awaiting = match self.members {
+            None => Awaiting::Word(Some(words)),
+            Some(members) => Awaiting::WordOf(members, Some(words)),
+        };
+        let terms = Terms::new(awaiting, self.limit.patience());
         wait::until(&self.window.inner.pe, terms, look)
+    }
+
+    /// The words of the wait as they are now.
+    fn words(&self, all: bool, indices: &[usize], cmp: Cmp, value: T) -> Words {
+        let window = self.window;
+        let word = |&index: &usize| {
+            let address = window.local_ptr().wrapping_add(index).addr() as u64;
+            (index, address, window.look(index))
+        };
+        Words::of(all, cmp, Some(&value), indices.iter().map(word))
     }
 
     /// See [`Window::wait_until`].
@@ -209,18 +222,23 @@ impl<'a, T: Word> Wait<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn until(self, index: usize, cmp: Cmp, value: T) -> Result<T> {
-        self.window.inner.pe.call("Window::wait_until", Some(self.window.inner.made), || {
-            // Checked once; the loop then reads one pointer.
-            self.window.look(index);
-            let word = self.window.local_ptr().wrapping_add(index).cast_const();
-            self.window.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
-            Ok(self.wait(move || {
-                // SAFETY: `index` was checked just now, and the window lives as long as this borrow
-                // of it.
-                let seen = unsafe { shm::load(word) };
-                cmp.holds(seen, value).then_some(seen)
-            })?)
-        })
+        self.window.inner.pe.waiting_call(
+            "Window::wait_until",
+            Some(self.window.inner.made),
+            || {
+                // Checked once; the loop then reads one pointer.
+                self.window.look(index);
+                let word = self.window.local_ptr().wrapping_add(index).cast_const();
+                self.window.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
+                let words = || self.words(false, &[index], cmp, value);
+                Ok(self.wait(&words, move || {
+                    // SAFETY: `index` was checked just now, and the window lives as long as this
+                    // borrow of it.
+                    let seen = unsafe { shm::load(word) };
+                    cmp.holds(seen, value).then_some(seen)
+                })?)
+            },
+        )
     }
 
     /// See [`Window::wait_until_any`].
@@ -229,12 +247,14 @@ impl<'a, T: Word> Wait<'a, T> {
     /// See there.
     #[track_caller]
     pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
-        self.window.inner.pe.call("Wait::any", Some(self.window.inner.made), || {
+        self.window.inner.pe.waiting_call("Wait::any", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
             window.note_words(indices, cmp, value);
-            Ok(self
-                .wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
+            let words = || self.words(false, indices, cmp, value);
+            Ok(self.wait(&words, || {
+                indices.iter().position(|&index| cmp.holds(window.look(index), value))
+            })?)
         })
     }
 
@@ -244,12 +264,13 @@ impl<'a, T: Word> Wait<'a, T> {
     /// See there.
     #[track_caller]
     pub fn all(self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
-        self.window.inner.pe.call("Wait::all", Some(self.window.inner.made), || {
+        self.window.inner.pe.waiting_call("Wait::all", Some(self.window.inner.made), || {
             let window = self.window;
             window.note_words(indices, cmp, value);
             // Those before `seen` have compared so, and need no second look.
             let mut seen = 0;
-            Ok(self.wait(|| {
+            let words = || self.words(true, indices, cmp, value);
+            Ok(self.wait(&words, || {
                 while seen < indices.len() && cmp.holds(window.look(indices[seen]), value) {
                     seen += 1;
                 }
@@ -264,11 +285,12 @@ impl<'a, T: Word> Wait<'a, T> {
     /// See there.
     #[track_caller]
     pub fn some(self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
-        self.window.inner.pe.call("Wait::some", Some(self.window.inner.made), || {
+        self.window.inner.pe.waiting_call("Wait::some", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
             window.note_words(indices, cmp, value);
-            Ok(self.wait(|| {
+            let words = || self.words(false, indices, cmp, value);
+            Ok(self.wait(&words, || {
                 let places: Vec<usize> = (0..indices.len())
                     .filter(|&place| cmp.holds(window.look(indices[place]), value))
                     .collect();

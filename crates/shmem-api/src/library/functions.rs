@@ -111,6 +111,25 @@ fn is_recorded(module: &str, operation: &str) -> bool {
     }
 }
 
+/// Whether an operation may wait for other PEs.
+fn waits(module: &str, operation: &str) -> bool {
+    let one_of = |some: &[&str]| some.contains(&operation);
+    match module {
+        "collective" | "active_set" | "memory" => true,
+        "sync" | "signal" | "legacy" => operation.starts_with("wait"),
+        "team" => operation.starts_with("split"),
+        "order" => operation.ends_with("quiet"),
+        "lock" => one_of(&["set"]),
+        "mutex" => one_of(&["create", "acquire"]),
+        "region" => one_of(&["create", "release", "acquire"]),
+        "barrier" => one_of(&["create", "arrive", "wait", "step"]),
+        "window" => one_of(&["create", "revoke"]),
+        "transfer" => one_of(&["wait"]),
+        "setup" => one_of(&["init", "init_thread", "finalize"]),
+        _ => false,
+    }
+}
+
 fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let Function { name, template, kind, operator, explicit } = function;
     let t = kind.map_or("", |t| t.rust.as_str());
@@ -157,6 +176,10 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
         if generics.is_empty() { String::new() } else { format!("::<{}>", generics.join(", ")) };
     let (module, operation) = &template.implementation;
     let call = format!("crate::calls::{module}::{operation}{generics}({})", arguments.join(", "));
+    let call = match waits(module, operation) {
+        true => format!("memonet_core::unstable::segment::within(\"{name}\", || {call})"),
+        false => call,
+    };
     let call = if returned { format!("result.write({call})") } else { call };
     let recorded = match is_recorded(module, operation) {
         true => format!("let _call = crate::state::record::call(\"{name}\"); "),

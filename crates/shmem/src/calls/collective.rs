@@ -3,6 +3,7 @@
 use crate::calls::operation::Operator;
 use crate::state::handle::Team;
 use crate::state::{State, bytes, die, get, or_die};
+use memonet_core::unstable::segment::of_team;
 use memonet_core::{Destinations, Error, Goal, SymmetricRange};
 use std::ffi::c_int;
 
@@ -23,7 +24,8 @@ fn with(call: &'static str, team: Team, f: impl FnOnce(&State, &memonet_core::Te
     if team == Team::INVALID {
         return -1;
     }
-    f(state, state.team(call, team));
+    let team = state.team(call, team);
+    of_team(team, || f(state, team));
     0
 }
 

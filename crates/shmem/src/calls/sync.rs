@@ -3,6 +3,7 @@
 use crate::state::{State, check_result, die, get, or_die};
 use memonet_core::Cmp;
 use memonet_core::unstable::shm::{self, Word};
+use memonet_core::unstable::wait::Words as Shown;
 use std::cell::Cell;
 use std::ffi::c_int;
 
@@ -54,11 +55,14 @@ pub unsafe fn wait_for<T: Word>(
     if state.job.is_recorded() {
         note(state, word, cmp, value);
     }
+    // SAFETY: the caller's promise.
+    let load = || unsafe { shm::load(word) };
+    let words =
+        || Shown::of(false, cmp, Some(&value), [(0, word.addr() as u64, load())].into_iter());
     or_die(
         call,
-        state.segment.wait(|| {
-            // SAFETY: the caller's promise.
-            let seen = unsafe { shm::load(word) };
+        state.segment.wait_for(words, || {
+            let seen = load();
             cmp.holds(seen, value).then_some(seen)
         }),
     )
@@ -127,6 +131,22 @@ impl<T: Word> Words<T> {
         }
     }
 
+    /// The words that count, as they are now.
+    fn show(&self, all: bool) -> Shown {
+        let counting: Vec<usize> = (0..self.count).filter(|&i| self.counts(i)).collect();
+        let word = |i: usize| {
+            let word = self.words.wrapping_add(i);
+            // SAFETY: `i` is below `count`, so this is a word of the program.
+            (i, word.addr() as u64, unsafe { shm::load(word) })
+        };
+        let words = counting.into_iter().map(word);
+        let wanted = match &self.value {
+            Value::One(value) => Some(value),
+            Value::Each(_) => None,
+        };
+        Shown::of(all, self.cmp, wanted, words)
+    }
+
     /// Whether no word counts: nothing to wait for.
     fn none_counts(&self) -> bool {
         !(0..self.count).any(|i| self.counts(i))
@@ -169,7 +189,7 @@ macro_rules! families {
             words.note(state);
             // The comparison has held for all words before `seen`, which need no second look.
             let mut seen = 0;
-            or_die(call, state.segment.wait(|| {
+            or_die(call, state.segment.wait_for(|| words.show(true), || {
                 while seen < nelems && (!words.counts(seen) || words.compares(seen)) {
                     seen += 1;
                 }
@@ -184,7 +204,7 @@ macro_rules! families {
             if words.none_counts() {
                 return NONE;
             }
-            or_die(call, state.segment.wait(|| words.any()))
+            or_die(call, state.segment.wait_for(|| words.show(false), || words.any()))
         }
 
         pub unsafe fn $wait_some<T: Word>(
@@ -199,7 +219,7 @@ macro_rules! families {
             if words.none_counts() {
                 return 0;
             }
-            or_die(call, state.segment.wait(|| Some(words.some(indices)).filter(|&found| found > 0)))
+            or_die(call, state.segment.wait_for(|| words.show(false), || Some(words.some(indices)).filter(|&found| found > 0)))
         }
 
         pub unsafe fn $test_all<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> c_int {

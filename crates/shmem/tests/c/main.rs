@@ -8,6 +8,7 @@ mod exits;
 mod heap;
 mod inlined;
 mod installed;
+mod long_waits;
 mod polling;
 mod simulated;
 mod statics;

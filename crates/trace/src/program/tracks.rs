@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use memonet_core::Cmp;
 use memonet_core::unstable::recorder::events::{Deed, Event, Sort, Spot, TextId};
 use memonet_core::unstable::wait::Awaited;
 
@@ -218,7 +217,7 @@ impl<W: Write> Pe<'_, '_, W> {
         };
         let mut arguments: Vec<Argument<'_>> = Vec::new();
         if let Some(Deed::Word { cmp, value, .. }) = call.map(|call| call.deed) {
-            arguments.push(("for", format!("{} {value}", sign_of(cmp)).into()));
+            arguments.push(("for", format!("{} {value}", cmp).into()));
         }
         self.timeline.slice(track, what, span, &arguments)?;
         if call.is_none() {
@@ -254,7 +253,7 @@ impl<W: Write> Pe<'_, '_, W> {
                 all.extend(value.map(|value| ("value", value.into())));
             }
             Deed::Word { at, bytes, cmp, value } => {
-                all.push(("waits for", format!("{} {value}", sign_of(cmp)).into()));
+                all.push(("waits for", format!("{} {value}", cmp).into()));
                 all.push(("bytes", bytes.into()));
                 all.extend(offset_of(at));
             }
@@ -330,20 +329,9 @@ fn describe(deed: &Deed) -> String {
             format!("{}, PE {}, {bytes} bytes{}{value}", kind.name(), at.pe, offset(at))
         }
         Deed::Word { at, cmp, value, .. } => {
-            format!("waits for {} {value}{}", sign_of(*cmp), offset(at))
+            format!("waits for {cmp} {value}{}", offset(at))
         }
         _ => String::new(),
-    }
-}
-
-fn sign_of(cmp: Cmp) -> &'static str {
-    match cmp {
-        Cmp::Eq => "==",
-        Cmp::Ne => "!=",
-        Cmp::Lt => "<",
-        Cmp::Le => "<=",
-        Cmp::Gt => ">",
-        Cmp::Ge => ">=",
     }
 }
 

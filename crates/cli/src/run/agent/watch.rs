@@ -1,5 +1,6 @@
 //! The agent's loop while its PEs run.
 
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ use crate::run::spec::Options;
 use crate::run::starts::Starts;
 use crate::run::stats::Records;
 use crate::run::supervisor::GLANCE;
+use crate::run::waits::{Question, pack};
 
 const SIGNALS: u64 = u64::MAX - 10;
 const OUTPUT: u64 = u64::MAX - 11;
@@ -70,6 +72,8 @@ pub struct Watch<'a> {
     records: Option<Records>,
     /// The launcher wants to know what they have counted.
     stats: bool,
+    /// The launcher's question to the PEs, while it stands, and its number.
+    question: Option<(u32, Question)>,
     switchboard: Switchboard,
     _keepers: Keepers,
     // Dropped in this order, as in the supervisor.
@@ -147,6 +151,7 @@ impl<'a> Watch<'a> {
             hints: Hints::new(&options),
             stats: order.stats,
             records,
+            question: None,
             switchboard,
             _keepers: keepers,
             processes,
@@ -178,6 +183,7 @@ impl<'a> Watch<'a> {
                 }
             }
             self.tell_states();
+            self.tell_waits();
             self.publish_overdue();
             if let Some(text) = self.processes.pass(Instant::now()) {
                 self.line.send(&ToLauncher::Say { text });
@@ -196,7 +202,8 @@ impl<'a> Watch<'a> {
     fn next(&self) -> Option<Instant> {
         let phase = self.processes.phase;
         let glance = matches!(phase, Phase::Running).then(|| Instant::now() + GLANCE);
-        let due = [phase.until(), glance, self.processes.next_check(), self.deaths.due()];
+        let ask = self.question.as_ref().map(|(_, question)| question.next());
+        let due = [phase.until(), glance, self.processes.next_check(), self.deaths.due(), ask];
         due.into_iter().flatten().min()
     }
 
@@ -231,6 +238,12 @@ impl<'a> Watch<'a> {
             }
             ToAgent::Clock { sent } => {
                 self.line.send(&ToLauncher::Clock { sent, here: monotonic_nanos() });
+            }
+            ToAgent::Ask { question } => {
+                let job = self.processes.job();
+                let asked = NonZeroU32::new(question);
+                self.question =
+                    asked.map(|number| (question, Question::ask(number, job, Instant::now())));
             }
             ToAgent::End {} => return Ok(false),
             ToAgent::Job { .. } | ToAgent::Start { .. } => bail!("the job has begun before"),
@@ -318,6 +331,17 @@ impl<'a> Watch<'a> {
                 self.tell_switchboard(pe, state);
             }
         }
+    }
+
+    /// Tells what the PEs wait for, once they have answered.
+    fn tell_waits(&mut self) {
+        let Some((number, question)) = &mut self.question else { return };
+        let Some((answers, _)) = question.answers(&self.processes, Instant::now()) else { return };
+        for waits in answers.iter().filter_map(pack) {
+            self.line.send(&ToLauncher::Waits { waits });
+        }
+        self.line.send(&ToLauncher::Asked { question: *number });
+        self.question = None;
     }
 
     fn tell_unreached(&mut self) {

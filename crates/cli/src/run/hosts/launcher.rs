@@ -32,8 +32,11 @@ use crate::run::source::Target;
 use crate::run::spec::Options;
 use crate::run::stats::{Forms, PeStats, Report};
 use crate::run::trace::OfHosts;
+use crate::run::waits::{Inquiry, Reasons};
+use waits::Asked;
 
 mod relays;
+mod waits;
 
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
@@ -66,6 +69,9 @@ pub struct Launcher {
     stats: Option<(Forms, Vec<Vec<u8>>)>,
     /// Their events, where the user wants a timeline.
     trace: Option<OfHosts>,
+    inquiry: Inquiry,
+    /// The question that stands.
+    asked: Option<Asked>,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
     relays: Vec<Relay>,
@@ -106,6 +112,8 @@ impl Launcher {
             input: Input::default(),
             stats: Forms::open(&options.stats)?.map(|forms| (forms, vec![Vec::new(); nodes.len()])),
             trace: None,
+            inquiry: Inquiry::new(options.watch, Instant::now()),
+            asked: None,
             nodes,
             relays,
             family,
@@ -185,7 +193,8 @@ impl Launcher {
     fn next(&self) -> Instant {
         let start = (!self.has_started()).then_some(self.began + START);
         let now = self.input.is_due().then(Instant::now);
-        let due = [self.phase.until(), self.course.next_due(), self.ending, start, now];
+        let ask = self.asked.as_ref().map(Asked::until).or(self.inquiry.next());
+        let due = [self.phase.until(), self.course.next_due(), self.ending, start, now, ask];
         let called = self.nodes.iter().filter(|node| node.is_called());
         let beats = called.map(|node| node.vigil.next());
         let beats = beats.chain(self.relays.iter().map(|relay| relay.vigil.next()));
@@ -345,6 +354,11 @@ impl Launcher {
                     trace.receive(at, pe, place, &bytes.0)?;
                 }
             }
+            ToLauncher::Waits { waits } => {
+                let pe = self.pe_of(at, waits.pe)?;
+                self.note_waits(pe, &waits);
+            }
+            ToLauncher::Asked { question } => self.note_answered(at, question),
             ToLauncher::Finished {} => {
                 if let Some(trace) = &mut self.trace {
                     trace.finished(at);
@@ -603,6 +617,10 @@ impl Launcher {
                 // The ends of calls have events of their own.
                 continue;
             }
+            if arrived.signal == Signal::SIGQUIT {
+                self.ask(Reasons::SIGNAL);
+                continue;
+            }
             // PEs on other hosts get nothing from this terminal.
             self.nodes.iter_mut().for_each(|node| node.send(&ToAgent::Signal { number }));
             match arrived.signal {
@@ -610,7 +628,7 @@ impl Launcher {
                     self.flush()?;
                     self.signals.stop()?;
                 }
-                Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => {
+                Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP => {
                     self.course.interrupt(number);
                     if !self.has_started() && self.ending.is_none() {
                         self.course.asked(128 + number as u8);
@@ -672,10 +690,11 @@ impl Launcher {
         let nodes = &self.nodes;
         if self.course.is_overdue(now, || running(nodes)) {
             match self.has_started() {
-                true => self.hurry(now),
+                true => self.ask(Reasons::TIMEOUT),
                 false => self.end_all(),
             }
         }
+        self.pursue(now);
         if let Some(deed) = self.phase.pass(now) {
             self.carry_out(deed);
         }

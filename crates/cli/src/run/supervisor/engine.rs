@@ -1,12 +1,14 @@
 //! The main thread's part in a simulated machine: it serves the engine.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use memonet_control::events::listen;
+use memonet_sim::{Error, Ps, Waiting};
 
-use super::super::machine::{News, Simulation};
+use super::super::machine::{News, ONE_THREAD, Simulation};
 use super::super::starts::Starts;
+use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor};
 
 impl Supervisor {
@@ -35,13 +37,32 @@ impl Supervisor {
                 News::Ended(result) => {
                     self.simulation = None;
                     if let Err(error) = result {
-                        self.course.fail(&format!("{error:#}"), 1);
+                        let text = match error.downcast_ref() {
+                            Some(Error::Deadlock { at, waits }) => {
+                                self.describe_deadlock(*at, waits)
+                            }
+                            _ => format!("{error:#}"),
+                        };
+                        self.course.fail(&text, 1);
                         self.processes.hurry(Instant::now());
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// What PEs wait for on a machine on which nothing is under way.
+    fn describe_deadlock(&self, at: Ps, waits: &[Waiting]) -> String {
+        let mut answers = waits::standing(&self.processes);
+        for Waiting { pe, what, .. } in waits {
+            // Of what its NIC does for it, a PE does not report.
+            if let Some(answer) = answers.get_mut(*pe).filter(|answer| answer.waits.is_empty()) {
+                answer.standing = Standing::Waits(what.clone());
+            }
+        }
+        let title = format!("deadlock at {at}: nothing is under way, and {} PEs wait", waits.len());
+        waits::report(&title, &answers, Duration::ZERO) + "\n  " + ONE_THREAD
     }
 
     /// Notifies the engine that a PE's process has ended, after the end was published.

@@ -294,7 +294,8 @@ impl Migratory {
         let left_free = |pe: usize| {
             (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !queue::is_busy(words)))
         };
-        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
+        let awaiting = Awaiting::Lock { is_free_of: &left_free, holds: None, place: self.offset };
+        f(Terms::new(awaiting, patience))
     }
 
     /// Copies the newest readable version into `to`, after a death.

@@ -298,7 +298,7 @@ impl Meeting<'_> {
         look: impl FnMut() -> Option<R>,
     ) -> Result<Option<R>> {
         let awaiting = Awaiting::Channel { ends, done: &|_| false };
-        match wait::until(self.pe, Terms { awaiting, patience: limit.patience() }, look) {
+        match wait::until(self.pe, Terms::new(awaiting, limit.patience()), look) {
             Ok(found) => Ok(Some(found)),
             Err(error) => match *error {
                 Error::Timeout { .. } => Ok(None),

@@ -44,6 +44,7 @@ use crate::base::log::log;
 use crate::base::settings::ENV_BARRIER;
 use crate::base::shm;
 use crate::base::shows;
+use crate::endpoint::calls::{self, TeamCall};
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -485,7 +486,9 @@ impl Barrier {
     #[track_caller]
     pub fn step(&self) -> Result<()> {
         let _call = self.slot.pe.begin("Barrier::step", Location::caller(), None);
-        Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+        calls::within("Barrier::step", Some(Location::caller()), None, || {
+            Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+        })
     }
 
     /// [`step`](Self::step), if the previous phase is complete: then this PE arrives at the next,
@@ -539,7 +542,9 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self) -> Result<()> {
         let _call = self.slot.pe.begin("Barrier::wait", Location::caller(), None);
-        Ok(self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))?)
+        calls::within("Barrier::wait", Some(Location::caller()), None, || {
+            Ok(self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))?)
+        })
     }
 
     /// [`wait`](Self::wait) with a deadline.
@@ -566,7 +571,9 @@ impl Barrier {
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         let _call = self.slot.pe.begin("Barrier::wait_timeout", Location::caller(), None);
         let limit = Limit::new(timeout);
-        Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
+        calls::within("Barrier::wait_timeout", Some(Location::caller()), None, || {
+            Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
+        })
     }
 
     /// Arrives and waits.
@@ -696,8 +703,9 @@ impl Barrier {
             members: &self.slot.members,
             arrived: &arrived,
             bells: way.bells(),
+            meeting: TeamCall { slot: self.slot.slot, number: self.phase() },
         };
-        f(Terms { awaiting, patience })
+        f(Terms::new(awaiting, patience))
     }
 }
 

@@ -1,0 +1,435 @@
+//! What follows from the answers of all PEs.
+//!
+//! *Only what follows is said.* The answers are not of one moment. They came within a *window*,
+//! which begins with the question. A wait that had lasted for at least the window when its thread
+//! answered began before the question. So all such waits were under way at one moment, when the
+//! question was asked. Who is missing in a later look was missing then. Nothing is concluded from
+//! shorter waits.
+//!
+//! * Of a **meeting** (a phase of a barrier, or a call of a team), PEs that wait in it are there.
+//!   So are those that a near member has seen to have done their part. A PE that a near member has
+//!   seen not to have is *missing*. Any other member is *elsewhere*: it may have done its part
+//!   before, without waiting.
+//! * A PE **only waits** if all threads of its program wait without a time limit, and have for the
+//!   window. Such a PE does nothing until one of these waits ends.
+//! * A wait in a meeting needs all that are missing; a wait for a lock its holder; a wait for a
+//!   word or a channel one of those that could write there.
+//! * A **deadlock** is a set of PEs that only wait, and of whose waits none can end unless a PE of
+//!   the set goes on. It is the greatest such set: all PEs that only wait, without those that may
+//!   go on, until no more of them may. Where a PE is in the set only because others are elsewhere,
+//!   the deadlock is not certain, and is told as one that seems to be.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use memonet_core::unstable::wait::Awaited;
+
+use super::absent::{Absent, absent, meets};
+use super::answer::{Answer, Wait, has_lasted};
+use crate::run::report::ranges;
+
+/// What a wait needs to end.
+enum Needs {
+    /// All of these go on.
+    All(Absent),
+    /// One of these goes on.
+    Any(Vec<usize>),
+    /// Not known, or nothing.
+    Unknown,
+}
+
+fn needs(answers: &[Answer], pe: usize, wait: &Wait) -> Needs {
+    match wait.what {
+        Awaited::Barrier | Awaited::Step => Needs::All(absent(answers, pe, wait)),
+        Awaited::Lock if !wait.holders.all.is_empty() => {
+            Needs::All(Absent { sure: wait.holders.all.clone(), possible: Vec::new() })
+        }
+        Awaited::Word => Needs::Any(
+            answers.iter().map(|answer| answer.pe).filter(|&other| other != pe).collect(),
+        ),
+        Awaited::WordOf | Awaited::Channel => {
+            let Absent { sure, possible } = absent(answers, pe, wait);
+            Needs::Any([sure, possible].concat())
+        }
+        Awaited::Lock | Awaited::Leave => Needs::Unknown,
+    }
+}
+
+/// Whether a wait can end only if a PE of `stuck` goes on. `strict`: certainly.
+fn is_stuck(needs: &Needs, stuck: &BTreeSet<usize>, strict: bool) -> bool {
+    let has = |pes: &[usize]| pes.iter().any(|pe| stuck.contains(pe));
+    match needs {
+        Needs::All(Absent { sure, possible }) => has(sure) || !strict && has(possible),
+        Needs::Any(pes) => !pes.is_empty() && pes.iter().all(|pe| stuck.contains(pe)),
+        Needs::Unknown => false,
+    }
+}
+
+/// The PEs of a deadlock.
+fn deadlock(answers: &[Answer], window: Duration, strict: bool) -> BTreeSet<usize> {
+    let waiting: Vec<(usize, Vec<Needs>)> = answers
+        .iter()
+        .filter(|answer| answer.only_waits(window))
+        .map(|answer| {
+            let needs = answer.waits.iter().map(|wait| needs(answers, answer.pe, wait));
+            (answer.pe, needs.collect())
+        })
+        .collect();
+    let mut stuck: BTreeSet<usize> = waiting.iter().map(|(pe, _)| *pe).collect();
+    loop {
+        let goes_on = |(pe, needs): &&(usize, Vec<Needs>)| {
+            stuck.contains(pe) && !needs.iter().all(|needs| is_stuck(needs, &stuck, strict))
+        };
+        let going: Vec<usize> = waiting.iter().filter(goes_on).map(|(pe, _)| *pe).collect();
+        if going.is_empty() {
+            return stuck;
+        }
+        stuck.retain(|pe| !going.contains(pe));
+    }
+}
+
+/// The one PE of a deadlock that a PE waits for, where it can be named.
+fn next(answers: &[Answer], pe: usize, stuck: &BTreeSet<usize>) -> Option<usize> {
+    let answer = answers.iter().find(|answer| answer.pe == pe)?;
+    let [wait] = &answer.waits[..] else { return None };
+    match needs(answers, pe, wait) {
+        Needs::All(Absent { sure, possible }) => {
+            sure.into_iter().chain(possible).find(|pe| stuck.contains(pe))
+        }
+        Needs::Any(pes) if pes.len() == 1 => pes.first().copied(),
+        Needs::Any(_) | Needs::Unknown => None,
+    }
+}
+
+/// A circle of PEs, each of which waits for the next.
+fn circle(answers: &[Answer], stuck: &BTreeSet<usize>) -> Option<Vec<usize>> {
+    stuck.iter().find_map(|&first| {
+        let mut path = vec![first];
+        loop {
+            let next = next(answers, *path.last()?, stuck)?;
+            match path.iter().position(|&pe| pe == next) {
+                Some(at) => return Some(path.split_off(at)),
+                None => path.push(next),
+            }
+        }
+    })
+}
+
+fn names(pes: impl IntoIterator<Item = usize>) -> String {
+    format!("PE {}", ranges(&mut pes.into_iter().collect::<Vec<_>>()))
+}
+
+fn describe_deadlock(answers: &[Answer], window: Duration) -> Option<String> {
+    let certain = deadlock(answers, window, true);
+    let (stuck, certainly) = match certain.is_empty() {
+        false => (certain, true),
+        true => (deadlock(answers, window, false), false),
+    };
+    if stuck.is_empty() {
+        return None;
+    }
+    let is = if certainly { "deadlock" } else { "this seems to be a deadlock" };
+    let circle = circle(answers, &stuck);
+    let mut text = match circle.as_deref() {
+        Some(&[one]) => format!("{is}: PE {one} waits for itself"),
+        Some(circle) => {
+            let links: Vec<String> = circle
+                .iter()
+                .zip(circle.iter().cycle().skip(1))
+                .enumerate()
+                .map(|(at, (pe, next))| {
+                    let waits = if at == 0 { " waits" } else { "" };
+                    format!("PE {pe}{waits} for PE {next}")
+                })
+                .collect();
+            format!("{is}: {}", links.join(", "))
+        }
+        None if stuck.len() == 1 => {
+            format!("{is}: no other PE can do what {} waits for", names(stuck.iter().copied()))
+        }
+        None => format!(
+            "{is}: {} all wait, and only they could do what any of them waits for",
+            names(stuck.iter().copied())
+        ),
+    };
+    let circle = circle.unwrap_or_else(|| stuck.iter().copied().collect());
+    let rest: Vec<usize> = stuck.into_iter().filter(|pe| !circle.contains(pe)).collect();
+    if !rest.is_empty() {
+        let verb = if rest.len() == 1 { "waits" } else { "wait" };
+        let them = if circle.len() == 1 { "it" } else { "them" };
+        text += &format!("; {} {verb} for {them}", names(rest));
+    }
+    Some(text)
+}
+
+/// Who is missing in which meeting.
+fn describe_meetings(answers: &[Answer], window: Duration) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut told: Vec<&Wait> = Vec::new();
+    for answer in answers {
+        for wait in &answer.waits {
+            if !matches!(wait.what, Awaited::Barrier | Awaited::Step)
+                || !has_lasted(wait, window)
+                || told.iter().any(|other| meets(other, wait) && meets(wait, other))
+            {
+                continue;
+            }
+            told.push(wait);
+            let here: Vec<&Answer> = answers
+                .iter()
+                .filter(|one| one.waits.iter().any(|its| meets(wait, its) && meets(its, wait)))
+                .collect();
+            let first = here.first().map_or(answer.pe, |first| first.pe);
+            let Absent { sure, possible } = absent(answers, first, wait);
+            let verb = if here.len() == 1 { "waits" } else { "wait" };
+            let place = super::text::purpose(wait, answers.len());
+            let place =
+                format!("{place}, for which {} {verb}", names(here.iter().map(|one| one.pe)));
+            let (absent, text) = match (sure.is_empty(), wait.what) {
+                (true, _) => (possible, ["is not in", "are not in"]),
+                (_, Awaited::Barrier) => (sure, ["has not come to", "have not come to"]),
+                _ => (sure, ["has not done its part of", "have not done their parts of"]),
+            };
+            if !absent.is_empty() {
+                let text = text[usize::from(absent.len() > 1)];
+                lines.push(format!("{} {text} {place}", names(absent)));
+            }
+        }
+    }
+    lines
+}
+
+/// What a collective call does, as far as its name tells: two of one team must do the same.
+fn family(call: &str) -> Option<&'static str> {
+    const FAMILIES: [(&str, &str); 15] = [
+        ("barrier", "barrier"),
+        ("sync", "barrier"),
+        ("broadcast", "broadcast"),
+        ("all_reduce", "all_reduce"),
+        ("reduce", "reduce"),
+        ("scan", "scan"),
+        ("all_gather", "all_gather"),
+        ("fcollect", "all_gather"),
+        ("collect", "collect"),
+        ("gather", "gather"),
+        ("scatter", "scatter"),
+        ("all_to_all", "all_to_all"),
+        ("alltoall", "all_to_all"),
+        ("split", "team"),
+        ("::team", "team"),
+    ];
+    FAMILIES.iter().find(|(part, _)| call.contains(part)).map(|&(_, family)| family)
+}
+
+/// Members of a team that are in different calls of it.
+fn describe_mismatches(answers: &[Answer]) -> Vec<String> {
+    let calls: Vec<(usize, &Wait)> = answers
+        .iter()
+        .flat_map(|answer| answer.waits.iter().map(move |wait| (answer.pe, wait)))
+        .filter(|(_, wait)| {
+            let slot = |place: Option<(u64, u64)>| place.map(|(slot, _)| slot);
+            wait.team.is_some() && slot(wait.team) == slot(wait.meeting)
+        })
+        .collect();
+    for (at, &(pe, one)) in calls.iter().enumerate() {
+        let differs = |&&(_, other): &&(usize, &Wait)| {
+            one.team == other.team
+                && one.members == other.members
+                && matches!((family(&one.call), family(&other.call)), (Some(a), Some(b)) if a != b)
+        };
+        if let Some(&(other, its)) = calls[at + 1..].iter().find(differs) {
+            let place = |wait: &Wait| match wait.at.is_empty() {
+                true => wait.call.clone(),
+                false => format!("{} at {}", wait.call, wait.at),
+            };
+            return vec![format!(
+                "different calls of one team: PE {pe} is in {}, PE {other} in {}",
+                place(one),
+                place(its)
+            )];
+        }
+    }
+    Vec::new()
+}
+
+/// The PE that all waits come down to, if there is no deadlock and one such PE.
+fn describe_root(answers: &[Answer], window: Duration) -> Option<String> {
+    let waiting: Vec<&Answer> = answers.iter().filter(|answer| answer.only_waits(window)).collect();
+    let mut roots = BTreeSet::new();
+    for answer in &waiting {
+        for wait in &answer.waits {
+            match needs(answers, answer.pe, wait) {
+                Needs::All(Absent { sure, .. }) => roots.extend(sure),
+                Needs::Any(pes) if pes.len() == 1 => roots.extend(pes),
+                Needs::Any(_) | Needs::Unknown => return None,
+            }
+        }
+    }
+    roots.retain(|root| waiting.iter().all(|answer| answer.pe != *root));
+    let mut roots = roots.into_iter();
+    let (root, None) = (roots.next()?, roots.next()) else { return None };
+    Some(match waiting.len() {
+        1 => format!("it comes down to PE {root}"),
+        _ => format!("all that wait come down to PE {root}"),
+    })
+}
+
+/// What follows.
+pub fn conclusions(answers: &[Answer], window: Duration) -> Vec<String> {
+    let mut lines = describe_mismatches(answers);
+    lines.extend(describe_meetings(answers, window));
+    match describe_deadlock(answers, window) {
+        Some(deadlock) => lines.push(deadlock),
+        None => lines.extend(describe_root(answers, window)),
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use memonet_core::unstable::wait::report::Pes;
+
+    use super::super::answer::tests::{barrier, computes, wait, waits};
+    use super::*;
+
+    fn concluded(answers: &[Answer]) -> Vec<String> {
+        conclusions(answers, Duration::from_secs(1))
+    }
+
+    fn missing(slot: u64, members: &[usize], missing: &[usize]) -> Wait {
+        let members = Some(Pes::of(members.iter().copied()));
+        Wait { members, missing: Pes::of(missing.iter().copied()), ..barrier(slot, 1) }
+    }
+
+    fn lock(place: u64, holder: usize) -> Wait {
+        Wait { lock: Some(place), holders: Pes::of([holder]), ..wait(Awaited::Lock) }
+    }
+
+    #[test]
+    fn barriers_of_two_teams_in_different_orders() {
+        let answers =
+            [waits(0, [missing(1, &[0, 1], &[1])]), waits(1, [missing(2, &[0, 1], &[0])])];
+        let lines = concluded(&answers);
+        assert_eq!(lines.last().unwrap(), "deadlock: PE 0 waits for PE 1, PE 1 for PE 0");
+        assert_eq!(lines[0], "PE 1 has not come to the barrier of all PEs, for which PE 0 waits");
+    }
+
+    #[test]
+    fn a_pe_that_computes_is_no_deadlock() {
+        let all = [0, 1, 2];
+        let answers =
+            [waits(0, [missing(0, &all, &[2])]), waits(1, [missing(0, &all, &[2])]), computes(2)];
+        let lines = concluded(&answers);
+        assert_eq!(
+            lines,
+            [
+                "PE 2 has not come to the barrier of all PEs, for which PE 0-1 wait",
+                "all that wait come down to PE 2"
+            ]
+        );
+        // Nor is one that has another thread, or a time limit.
+        let word = wait(Awaited::Word);
+        let busy = Answer { threads: 2, ..waits(2, [word.clone()]) };
+        let limited = waits(2, [Wait { limited: true, ..word.clone() }]);
+        for other in [busy, limited] {
+            let mut answers = answers.clone();
+            answers[2] = other;
+            assert!(!concluded(&answers).concat().contains("deadlock"));
+        }
+        let mut answers = answers;
+        answers[2] = waits(2, [word]);
+        let last = concluded(&answers).pop().unwrap();
+        assert_eq!(
+            last,
+            "deadlock: PE 0-2 all wait, and only they could do what any of them waits for"
+        );
+    }
+
+    #[test]
+    fn locks_taken_in_different_orders() {
+        let answers = [waits(0, [lock(8, 1)]), waits(1, [lock(16, 0)]), waits(2, [lock(8, 1)])];
+        let lines = concluded(&answers);
+        assert_eq!(lines, ["deadlock: PE 0 waits for PE 1, PE 1 for PE 0; PE 2 waits for them"]);
+        assert_eq!(concluded(&[waits(0, [lock(8, 0)])]), ["deadlock: PE 0 waits for itself"]);
+        // Two threads of a PE: the other one may hold it.
+        let threads = Answer { threads: 2, ..waits(0, [lock(8, 0)]) };
+        assert!(concluded(&[threads]).is_empty());
+    }
+
+    /// Waits that were not under way at one moment.
+    #[test]
+    fn nothing_follows_from_short_waits() {
+        let answers =
+            [waits(0, [missing(1, &[0, 1], &[1])]), waits(1, [missing(2, &[0, 1], &[0])])];
+        assert_eq!(conclusions(&answers, Duration::from_millis(1500)).len(), 3);
+        let mut short = answers.clone();
+        short[1].waits[0].waited = 999_999_999;
+        let lines = concluded(&short);
+        assert!(!lines.concat().contains("deadlock") && lines.len() == 2, "{lines:?}");
+        assert!(conclusions(&answers, Duration::from_secs(2)).is_empty());
+    }
+
+    /// Members of other hosts may have arrived before, without waiting.
+    #[test]
+    fn what_nobody_has_seen_is_not_certain() {
+        let far = |slot, members: &[usize]| missing(slot, members, &[]);
+        let answers = [waits(0, [far(1, &[0, 1])]), waits(1, [far(2, &[0, 1])])];
+        let lines = concluded(&answers);
+        assert_eq!(
+            lines.last().unwrap(),
+            "this seems to be a deadlock: PE 0 waits for PE 1, PE 1 for PE 0"
+        );
+        assert!(lines[0].starts_with("PE 1 is not in the barrier"), "{lines:?}");
+        // Both in one meeting: it is under way.
+        let answers = [waits(0, [far(1, &[0, 1])]), waits(1, [far(1, &[0, 1])])];
+        assert!(concluded(&answers).is_empty());
+        // A near member of PE 1 has seen that it is missing, or that it has arrived.
+        let all = [0, 1, 2];
+        let mut answers = [
+            waits(0, [far(1, &all)]),
+            waits(1, [far(2, &all)]),
+            waits(2, [missing(1, &all, &[1])]),
+        ];
+        let lines = concluded(&answers);
+        assert!(lines.contains(
+            &"PE 1 has not come to the barrier of all PEs, for which PE 0, 2 wait".into()
+        ));
+        answers[2].waits[0].missing = Pes::default();
+        answers[2].waits[0].done = Pes::of([1]);
+        assert!(!concluded(&answers).iter().any(|line| line.starts_with("PE 1 is not in")));
+    }
+
+    #[test]
+    fn different_calls_of_one_team() {
+        let step = |call: &str, number| Wait {
+            call: call.into(),
+            team: Some((0, number)),
+            meeting: Some((0, number)),
+            ..wait(Awaited::Step)
+        };
+        let told = |one: Wait, other: Wait| {
+            concluded(&[waits(0, [one]), waits(1, [other])]).concat().contains("different calls")
+        };
+        assert!(told(step("Team::broadcast", 3), step("Team::reduce", 3)));
+        assert!(told(step("shmem_barrier_all", 3), step("shmem_int_sum_reduce", 3)));
+        // The first one's call may be over at the second.
+        assert!(!told(step("Team::broadcast", 3), step("Team::reduce", 4)));
+        assert!(!told(step("Team::all_gather", 3), step("Team::all_gather_slice", 3)));
+        assert!(!told(step("shmem_barrier_all", 3), step("shmem_sync_all", 3)));
+        assert!(!told(step("something", 3), step("Team::reduce", 3)));
+    }
+
+    #[test]
+    fn any_answers_lead_to_lines() {
+        let strange = Wait {
+            members: Some(Pes::of([7, 9])),
+            holders: Pes::of([70_000]),
+            ..wait(Awaited::Lock)
+        };
+        for what in [Awaited::Word, Awaited::WordOf, Awaited::Channel, Awaited::Leave] {
+            let none = Wait { members: Some(Pes::default()), ..wait(what) };
+            concluded(&[waits(0, [none, strange.clone()]), Answer::silent(1)]);
+        }
+        assert!(concluded(&[]).is_empty());
+    }
+}

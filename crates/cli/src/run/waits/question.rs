@@ -1,0 +1,96 @@
+//! A question to the PEs of a node, while it stands.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use memonet_core::unstable::launch::{JobFile, State};
+use memonet_core::unstable::wait::report::Report;
+
+use super::activity::{self, Activity};
+use super::answer::{Answer, Standing};
+use crate::run::processes::Processes;
+
+/// How long a question stands at most: several times what a wait takes to answer.
+pub const LONGEST: Duration = Duration::from_millis(500);
+/// Time without a further answer after which no more are expected: more than a wait takes.
+const SETTLED: Duration = Duration::from_millis(100);
+/// Time between two looks at the answers.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A question that stands.
+pub struct Question {
+    number: NonZeroU32,
+    began: Instant,
+    /// Answers at the last look, and since when there have been so many.
+    seen: (usize, Instant),
+    next: Instant,
+}
+
+impl Question {
+    /// Asks. Another number than that of the question before makes this one another.
+    pub fn ask(number: NonZeroU32, job: &JobFile, now: Instant) -> Question {
+        Question { number: job.ask(number), began: now, seen: (0, now), next: now + LOOK }
+    }
+
+    /// When to look for answers.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Looks for answers. Gives those of all PEs once none is expected any more, with the time in
+    /// which they came, and takes the question back.
+    pub fn answers(
+        &mut self,
+        processes: &Processes,
+        now: Instant,
+    ) -> Option<(Vec<Answer>, Duration)> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + LOOK;
+        let job = processes.job();
+        let counts: Vec<usize> = processes.pes().map(|pe| job.answers(pe, self.number).0).collect();
+        let all = counts.iter().sum();
+        if all != self.seen.0 {
+            self.seen = (all, now);
+        }
+        let expected = |(pe, &count): (usize, &usize)| {
+            let joined = matches!(job.state(pe), State::Joined | State::Finalizing);
+            joined && count == 0 && processes.runs(pe)
+        };
+        let missing = processes.pes().zip(&counts).any(expected);
+        let settled = !missing && now >= self.seen.1 + SETTLED;
+        if !settled && now < self.began + LONGEST {
+            return None;
+        }
+        job.end_question();
+        let answers = processes.pes().map(|pe| answer(processes, pe, self.number)).collect();
+        Some((answers, self.began.elapsed()))
+    }
+}
+
+/// What is known of all PEs of a simulated machine, of which each says what it waits for before it
+/// waits.
+pub fn standing(processes: &Processes) -> Vec<Answer> {
+    let number = processes.job().keep_asking();
+    processes.pes().map(|pe| answer(processes, pe, number)).collect()
+}
+
+/// What is known of a PE now.
+fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
+    let job = processes.job();
+    let (count, bytes) = job.answers(pe, question);
+    let waits: Vec<Report> = bytes.iter().filter_map(|bytes| Report::read(bytes)).collect();
+    let (activity, threads) = match processes.process(pe).filter(|_| processes.runs(pe)) {
+        Some(pid) => activity::of(pid),
+        None => (Activity::Ended, 0),
+    };
+    Answer {
+        pe,
+        standing: Standing::from(job.state(pe)),
+        activity,
+        threads,
+        lost: count.saturating_sub(waits.len()),
+        waits,
+    }
+}

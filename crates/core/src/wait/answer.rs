@@ -1,0 +1,234 @@
+//! Answers to the launcher's question what waits are for.
+//!
+//! The launcher writes a number into the control page, the *question*, and wakes all sleepers of
+//! its node. While the question stands, each thread that waits and looks in vain writes a
+//! [`Report`] into the [place](crate::base::layout::ReportArea) of its PE, once. The launcher
+//! collects the reports, and takes the question back.
+//!
+//! *Asking disturbs nothing.*
+//!
+//! * A1: A wait answers in its checks, after a look in vain, and goes on with the next look.
+//!   Nothing in an answer ends a wait, moves its deadline, or waits itself: it reads memory that
+//!   this process has mapped, and writes to memory that no other part of the library reads. Of far
+//!   PEs it asks nothing, as their answers could take any time.
+//! * A2: No wake-up is lost by it. To the doorbell, the launcher is one more ringer: it writes the
+//!   question, then rings. A sleeper that is woken so finds its announcement used up, and announces
+//!   itself again before it looks again, as after any ring that brought it nothing.
+//! * A3: Every wait answers within 50 ms, unless its thread does not run: by A2 a sleeper sees the
+//!   question after the ring, as it sees a front end's [call](super::Attention); one that sleeps on
+//!   a bell of its barrier looks by itself within that time, and one that is awake checks between
+//!   its looks. In virtual time no PE looks while it is parked. There the question stands from the
+//!   start, and a PE reports before it parks, and takes the report back when its wait has ended.
+//! * A4: Without a question, a check costs one more load, of the cache line in which it looks for
+//!   departures. First looks are not touched.
+//! * A5: What anybody else writes into question, reports or their count does no harm: a thread
+//!   answers each number once, into the part that the count names if there is such a part, and
+//!   whoever reads reports [believes nothing](super::report).
+
+use super::report::{Pes, Report};
+use super::{Awaiting, Patience, Terms};
+use crate::base::clock::{cycles, monotonic_nanos};
+use crate::base::layout::{REPORT_BYTES, REPORTS, Report as Place, ReportArea};
+use crate::base::shm;
+use crate::endpoint::calls;
+use crate::endpoint::control::Control;
+use crate::endpoint::pe::Pe;
+use std::cell::Cell;
+use std::mem::offset_of;
+use std::time::Duration;
+
+/// The question that stands for as long as the job lasts: that of simulated machines.
+pub(crate) const STANDING: u32 = u32::MAX;
+
+/// Whether the launcher asks what waits are for.
+#[inline(always)]
+pub(super) fn is_asked(pe: &Pe) -> bool {
+    cfg!(not(loom)) && pe.control().question() != 0
+}
+
+/// When this PE began to live: a moment by two clocks, by which cycles become time.
+#[derive(Clone, Copy)]
+pub(super) struct Born {
+    cycles: u64,
+    nanos: u64,
+}
+
+impl Born {
+    /// Now. Processes of a simulated machine may not read the cycle counter.
+    pub(super) fn now(pe: &Pe) -> Born {
+        match pe.is_simulated() {
+            true => Born { cycles: 0, nanos: 0 },
+            false => Born { cycles: cycles(), nanos: monotonic_nanos() },
+        }
+    }
+
+    /// Nanoseconds since a moment in cycles.
+    fn since(self, moment: u64) -> u64 {
+        let lived = cycles().saturating_sub(self.cycles).max(1);
+        let nanos = monotonic_nanos().saturating_sub(self.nanos);
+        let waited = (self.cycles + lived).saturating_sub(moment).min(lived);
+        (u128::from(nanos) * u128::from(waited) / u128::from(lived)) as u64
+    }
+}
+
+/// Answers the question, for a wait that has just looked in vain, unless this thread has.
+#[cold]
+#[inline(never)]
+pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
+    thread_local! {
+        static ANSWERED: Cell<u32> = const { Cell::new(0) };
+    }
+    let question = pe.control().question();
+    if question == 0 || question == STANDING || ANSWERED.replace(question) == question {
+        return;
+    }
+    if let Some(place) = claim(pe.control().reports(pe.me()), question) {
+        let waited = pe.waits().born.since(terms.since);
+        write(place, question, &report(pe, terms, waited).write());
+    }
+}
+
+/// A report that stands while its wait is parked in virtual time.
+pub(super) struct Published<'a>(&'a Pe);
+
+impl<'a> Published<'a> {
+    /// Publishes what this wait is for, which has lasted since `since`.
+    pub(super) fn new(pe: &'a Pe, terms: &Terms<'_>, since: Duration, now: Duration) -> Self {
+        let waited = now.saturating_sub(since).as_nanos() as u64;
+        let terms = Terms { since: since.as_nanos() as u64, ..*terms };
+        // One thread of a PE waits at a time.
+        write(nth(pe.control().reports(pe.me()), 0), STANDING, &report(pe, &terms, waited).write());
+        Published(pe)
+    }
+}
+
+impl Drop for Published<'_> {
+    fn drop(&mut self) {
+        let place = nth(self.0.control().reports(self.0.me()), 0);
+        // SAFETY: an aligned word of the PE's own place, in the mapping that the PE holds.
+        unsafe { shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), 0u32) };
+    }
+}
+
+/// What this thread waits for.
+fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
+    let call = calls::current();
+    let place = |at: Option<&std::panic::Location<'_>>| at.map_or_else(String::new, shown);
+    let awaiting = &terms.awaiting;
+    let (done, missing) = parts(pe, awaiting);
+    let mut report = Report {
+        thread: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
+        waited,
+        begun: terms.since,
+        limited: !matches!(terms.patience, Patience::Forever),
+        simulated: pe.is_simulated(),
+        what: awaiting.plain(),
+        call: call.map_or_else(String::new, |call| call.name.to_owned()),
+        at: place(call.and_then(|call| call.at)),
+        window: place(call.and_then(|call| call.window)),
+        team: call.and_then(|call| call.team).map(|team| (team.slot as u64, team.number)),
+        meeting: None,
+        members: awaiting.members().map(|members| Pes::of(members.iter().copied())),
+        done,
+        missing,
+        lock: None,
+        holders: Pes::default(),
+        words: None,
+    };
+    match *awaiting {
+        Awaiting::Word(look) | Awaiting::WordOf(_, look) => report.words = look.map(|look| look()),
+        Awaiting::Lock { holds, place, .. } => {
+            report.lock = Some(place);
+            let near = (0..pe.npes()).filter(|&other| pe.is_near(other));
+            report.holders = Pes::of(near.filter(|&other| holds.is_some_and(|holds| holds(other))));
+        }
+        Awaiting::Barrier { meeting, .. } | Awaiting::Step { meeting, .. } => {
+            report.meeting = Some((meeting.slot as u64, meeting.number));
+        }
+        Awaiting::Channel { .. } | Awaiting::Leave => {}
+    }
+    report
+}
+
+fn shown(at: &std::panic::Location<'_>) -> String {
+    format!("{}:{}", at.file(), at.line())
+}
+
+/// The near PEs, but this one, that have done their part, and those that have not (A1).
+fn parts(pe: &Pe, awaiting: &Awaiting<'_>) -> (Pes, Pes) {
+    let done = match awaiting {
+        Awaiting::Word(_) | Awaiting::WordOf(..) | Awaiting::Leave => None,
+        _ => awaiting.done(),
+    };
+    let Some(done) = done else { return (Pes::default(), Pes::default()) };
+    let everyone = 0..if awaiting.members().is_none() { pe.npes() } else { 0 };
+    let members = awaiting.members().unwrap_or_default().iter().copied().chain(everyone);
+    let near = members.filter(|&other| other != pe.me() && pe.is_near(other));
+    let (done, missing) = near.partition::<Vec<_>, _>(|&other| done(other));
+    (Pes::of(done), Pes::of(missing))
+}
+
+/// Address of the nth report of a PE.
+fn nth(area: *mut u8, n: usize) -> *mut u8 {
+    area.wrapping_add(offset_of!(ReportArea, reports) + n * size_of::<Place>())
+}
+
+/// The next place for an answer; none where all are taken.
+fn claim(area: *mut u8, question: u32) -> Option<*mut u8> {
+    let answers = area.wrapping_add(offset_of!(ReportArea, answers));
+    loop {
+        // SAFETY: an aligned word of the PE's own place, in the mapping that the PE holds.
+        let seen: u64 = unsafe { shm::load(answers.cast()) };
+        let before = if (seen >> 32) as u32 == question { seen as u32 } else { 0 };
+        let next = u64::from(question) << 32 | u64::from(before.saturating_add(1));
+        // SAFETY: as above.
+        if unsafe { shm::compare_swap_sized(answers, 8, seen, next) } == seen {
+            return ((before as usize) < REPORTS).then(|| nth(area, before as usize));
+        }
+    }
+}
+
+/// Writes a report, whose number comes last.
+fn write(place: *mut u8, question: u32, bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(REPORT_BYTES)];
+    // SAFETY: `place` is that of a report, in the mapping that the PE holds; there is room for so
+    // many bytes; words are aligned.
+    unsafe {
+        shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), 0u32);
+        shm::copy(place.wrapping_add(offset_of!(Place, bytes)), bytes.as_ptr(), bytes.len());
+        shm::store(place.wrapping_add(offset_of!(Place, len)).cast(), bytes.len() as u32);
+        shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), question);
+    }
+}
+
+/// How many threads of a PE have begun to answer a question.
+pub(crate) fn count(control: &Control, pe: usize, question: u32) -> usize {
+    let answers = control.reports(pe).wrapping_add(offset_of!(ReportArea, answers));
+    // SAFETY: an aligned word of the control part, which the launcher has mapped.
+    let seen: u64 = unsafe { shm::load(answers.cast_const().cast()) };
+    if (seen >> 32) as u32 == question { seen as u32 as usize } else { 0 }
+}
+
+/// The answers of a PE to a question, as bytes that may be anything.
+pub(crate) fn answers(control: &Control, pe: usize, question: u32) -> Vec<Vec<u8>> {
+    let area = control.reports(pe);
+    (0..REPORTS).filter_map(|n| read(nth(area, n), question)).collect()
+}
+
+fn read(place: *const u8, question: u32) -> Option<Vec<u8>> {
+    let word = |offset: usize| {
+        // SAFETY: an aligned word of a report in the control part, which the launcher has mapped.
+        unsafe { shm::load::<u32>(place.wrapping_add(offset).cast()) }
+    };
+    if word(offset_of!(Place, question)) != question {
+        return None;
+    }
+    let mut bytes = vec![0u8; (word(offset_of!(Place, len)) as usize).min(REPORT_BYTES)];
+    // SAFETY: as above; so many bytes are there.
+    unsafe {
+        let from = place.wrapping_add(offset_of!(Place, bytes));
+        shm::copy(bytes.as_mut_ptr(), from, bytes.len());
+    }
+    // A wait in virtual time may have ended meanwhile.
+    (word(offset_of!(Place, question)) == question).then_some(bytes)
+}
