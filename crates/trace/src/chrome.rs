@@ -10,7 +10,7 @@
 //! so the end of an arrow follows its slice.
 
 use std::borrow::Cow;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
 /// The largest number that viewers, which are written in JavaScript, show exactly.
@@ -240,7 +240,25 @@ impl<W: Write> Timeline<W> {
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, text).map_err(io::Error::from)
+        write!(self.out, "{}", Quoted(text))
+    }
+}
+
+/// A text as JSON has it. By hand: the library for JSON would make comparisons of numbers with its
+/// values known to all who use the simulator, and the types of some numbers unknown.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}"),
+                '\0'..' ' => write!(f, "\\u{:04x}", u32::from(c)),
+                _ => f.write_char(c),
+            }?;
+        }
+        f.write_char('"')
     }
 }
 
@@ -256,5 +274,19 @@ struct Micros(u64);
 impl Display for Micros {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_as_it_was_written(text: String) {
+            let quoted = Quoted(&text).to_string();
+            prop_assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
+        }
     }
 }
