@@ -4,6 +4,7 @@ pub(crate) mod awaiting;
 pub(crate) mod belongs;
 pub(crate) mod check;
 pub(crate) mod control;
+pub(crate) mod copies;
 pub(crate) mod descriptor;
 pub mod ending;
 pub mod fabric;
