@@ -32,8 +32,9 @@
 //! reductions to one member, in larger blocks with strides at both ends, and in reductions of teams
 //! so large that an eager buffer cannot hold an element of each member.
 //!
-//! Where the fabric offers writes that the network copies ([`Copies`](crate::endpoint::copies::Copies)),
-//! a member that sends the same to all others sends it once, in whatever collective.
+//! Where the fabric offers writes that the network copies
+//! ([`CopiedWrites`](crate::endpoint::fabric::CopiedWrites)), a member that sends the same to all
+//! others sends it once, in whatever collective.
 //!
 //! Where the fabric offers to make collectives in the network (`network`), it makes some of those
 //! of all PEs: broadcasts of a few bytes, reductions and scans of a few integers. Where it offers

@@ -25,7 +25,8 @@ impl Copies {
     /// call in which a PE relays nothing, so all members must come to it without waiting for one
     /// that is there already.
     pub(crate) fn join(pe: &Arc<Pe>, members: &[usize], slot: usize) -> Result<Option<Arc<Self>>> {
-        let asks = members.len() >= LEAST && pe.has_far();
+        // Where PEs share nodes, these have faster ways.
+        let asks = members.len() >= LEAST && pe.has_far() && !pe.record().is_mixed();
         let Some(offered) = (if asks { pe.fabric().copied_writes() } else { None }) else {
             return Ok(None);
         };
