@@ -502,7 +502,7 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
             for word in 0..9 {
                 let value = match (word, random() % 3) {
                     (0, _) => {
-                        let [kind, size, what, flags] = [25, 4, 8, 8].map(|range| random() % range);
+                        let [kind, size, what, flags] = [27, 4, 8, 8].map(|range| random() % range);
                         u64::from(u32::from_le_bytes([
                             kind as u8,
                             1 << size,

@@ -11,6 +11,12 @@
 //!
 //! With `wake`, PEs that are threads of one process sleep on descriptors.
 //!
+//! With `copies`, it copies writes to groups of PEs. It keeps those of one group in order, and no
+//! others.
+//!
+//! With `victim` and `dies`, that PE panics when it sends for that many times: so it dies in the
+//! middle of a call.
+//!
 //! With `nodes`, the PEs of a node are near to each other, and only other PEs are behind the
 //! fabric, as in a job on several machines.
 
@@ -21,20 +27,26 @@ use crate::base::error::{Cause, Error, Result};
 use crate::base::lock;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
-use crate::endpoint::fabric::{Costs, Fabric, FarAddress, Prepared, Signal, SignalOp};
+use crate::endpoint::fabric::{
+    CopiedWrites, CopyGroup, Costs, Fabric, FarAddress, Prepared, Signal, SignalOp,
+};
 use crate::endpoint::mixture::{self, Mixture};
 use crate::endpoint::record::Record;
 use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How users write the fabric's settings.
-pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, wake=0 or 1, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), and commas between; unset it for shared memory";
+pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, wake=0 or 1, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), copies=0 or 1 (of writes to groups), victim=N and dies=N (that PE panics when it sends for the dies-th time), and commas between; unset it for shared memory";
+
+/// What a PE panics with that is told to die.
+pub const DIES: &str = "the test fabric's victim";
 
 /// Roughly the time to copy a word under a lock.
 const COPY_NS: u64 = 100;
@@ -49,6 +61,11 @@ pub struct Spec {
     seed: u64,
     /// Whether sleepers have descriptors.
     wake: bool,
+    /// Whether it copies writes to groups.
+    copies: bool,
+    /// The PE that dies, at its `dies`-th operation; at none, if that is 0.
+    victim: u64,
+    dies: u64,
     /// Which PEs are near to each other.
     mixture: Mixture,
 }
@@ -66,6 +83,9 @@ impl Spec {
                 "reorder" => spec.reorder = number != 0,
                 "seed" => spec.seed = number,
                 "wake" => spec.wake = number != 0,
+                "copies" => spec.copies = number != 0,
+                "victim" => spec.victim = number,
+                "dies" => spec.dies = number,
                 _ => return spec.mixture.set(key, number),
             }
             true
@@ -123,6 +143,11 @@ impl Sent {
 /// The fabric of one PE.
 pub(crate) struct Far {
     shared: Arc<Wire>,
+    me: usize,
+    /// Operations until this PE dies; 0: it does not, or has.
+    to_live: AtomicU64,
+    /// The groups for copied writes that this PE has joined.
+    groups: Mutex<Vec<Box<[usize]>>>,
     courier: Option<JoinHandle<()>>,
     waker: Option<Waker>,
 }
@@ -152,10 +177,18 @@ struct Queue {
     gone: BTreeMap<u32, Cause>,
 }
 
-struct Pending {
-    epoch: u64,
+/// What an operation is a part of.
+#[derive(Clone, Copy, Default)]
+struct Of {
     /// The number of its transfer; 0: none.
     transfer: u64,
+    /// One more than its group for copied writes, which come in order; 0: none.
+    group: usize,
+}
+
+struct Pending {
+    epoch: u64,
+    of: Of,
     due: Instant,
     to: FarAddress,
     what: What,
@@ -219,11 +252,23 @@ impl Far {
                 .expect("a thread for the test fabric")
         });
         let waker = spec.wake.then(|| Waker::new(shared.job(), me as u32)).flatten();
-        Far { shared, courier, waker }
+        let to_live = AtomicU64::new(if spec.victim == me as u64 { spec.dies } else { 0 });
+        Far { shared, me, to_live, groups: Mutex::default(), courier, waker }
     }
 
     fn send(&self, to: FarAddress, what: What, then: Option<Signal>) {
-        self.shared.send(0, to, what, then);
+        self.send_of(Of::default(), to, what, then);
+    }
+
+    fn send_of(&self, of: Of, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
+        if let left @ 1.. = self.to_live.load(Ordering::Relaxed) {
+            self.to_live.store(left - 1, Ordering::Relaxed);
+            if left == 1 {
+                // Without a message of the panic.
+                resume_unwind(Box::new(DIES));
+            }
+        }
+        self.shared.send(of, to, what, then)
     }
 }
 
@@ -265,9 +310,16 @@ impl Queue {
             let epoch = oldest.entry(p.to.pe).or_insert(p.epoch);
             *epoch = p.epoch.min(*epoch);
         }
-        let free = |p: &Pending| oldest[&p.to.pe] == p.epoch;
+        let mut first = HashMap::new();
+        for (i, p) in self.pending.iter().enumerate() {
+            first.entry((p.to.pe, p.of.group)).or_insert(i);
+        }
+        let free = |i: usize, p: &Pending| {
+            let in_turn = p.of.group == 0 || first[&(p.to.pe, p.of.group)] == i;
+            in_turn && oldest[&p.to.pe] == p.epoch
+        };
         let mut ready: Vec<usize> = (0..self.pending.len())
-            .filter(|&i| wanted(&self.pending[i]) && free(&self.pending[i]))
+            .filter(|&i| wanted(&self.pending[i]) && free(i, &self.pending[i]))
             .collect();
         if ready.is_empty() {
             return Vec::new();
@@ -305,8 +357,8 @@ impl Wire {
         lock(&self.queue)
     }
 
-    /// Sends an operation, of a transfer or (0) of none; gives its epoch.
-    fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
+    /// Sends an operation; gives its epoch.
+    fn send(&self, of: Of, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
         // Checked here, too, because a panic then shows the call that is wrong.
         self.place(to, what.len());
         if let Some(signal) = then {
@@ -320,7 +372,7 @@ impl Wire {
             return epoch;
         }
         let due = Instant::now() + queue.delay(self.spec.delay);
-        let pending = Pending { epoch, transfer, due, to, what, then };
+        let pending = Pending { epoch, of, due, to, what, then };
         if self.spec.is_direct() {
             self.apply(&mut queue, pending);
         } else {
@@ -380,7 +432,7 @@ impl Wire {
             let due = Instant::now() + queue.delay(self.spec.delay);
             let signal = Pending {
                 epoch: pending.epoch,
-                transfer: pending.transfer,
+                of: pending.of,
                 due,
                 to: at,
                 what: What::Signal { op, value },
@@ -581,6 +633,10 @@ impl Fabric for Far {
         self.waker.as_ref().map(Waker::fd)
     }
 
+    fn copied_writes(&self) -> Option<&dyn CopiedWrites> {
+        self.shared.spec.copies.then_some(self as &dyn CopiedWrites)
+    }
+
     fn departed(&self, pe: u32, cause: Cause) {
         let mut queue = self.shared.lock();
         let gone = queue.gone.insert(pe, cause);
@@ -628,6 +684,37 @@ impl Fabric for Far {
 }
 
 /// A prepared put.
+impl CopiedWrites for Far {
+    fn join(&self, members: Option<&[usize]>) -> Result<Option<CopyGroup>> {
+        let all: Vec<usize> = (0..self.shared.control.geometry().npes).collect();
+        let mut groups = lock(&self.groups);
+        groups.push(members.unwrap_or(&all).into());
+        Ok(Some(CopyGroup(groups.len() as u32)))
+    }
+
+    unsafe fn write(&self, group: CopyGroup, to: u64, src: *const u8, len: usize) -> Result<()> {
+        let (group, members) = (group.0 as usize, lock(&self.groups)[group.0 as usize - 1].clone());
+        for &member in members.iter().filter(|&&member| member != self.me) {
+            // SAFETY: the caller promises that the source is readable.
+            let what = match unsafe { copy_of(src, len) } {
+                word if matches!(len, 1 | 2 | 4 | 8) && to.is_multiple_of(len as u64) => {
+                    let mut bits = [0; 8];
+                    bits[..len].copy_from_slice(&word);
+                    What::Word { size: len, bits: u64::from_le_bytes(bits) }
+                }
+                block => What::Block(block),
+            };
+            let to = FarAddress { pe: member as u32, region: 0, offset: to };
+            self.send_of(Of { group, ..Of::default() }, to, what, None);
+        }
+        Ok(())
+    }
+
+    fn leave(&self, _group: CopyGroup) -> Result<()> {
+        Ok(())
+    }
+}
+
 struct Transfer {
     shared: Arc<Wire>,
     number: u64,
@@ -640,19 +727,24 @@ struct Transfer {
 
 impl Prepared for Transfer {
     unsafe fn start(&mut self, _: &dyn Fabric) -> Result<()> {
-        self.epoch = self.shared.send(self.number, self.to, self.what.clone(), self.then);
+        self.epoch = self.shared.send(
+            Of { transfer: self.number, ..Of::default() },
+            self.to,
+            self.what.clone(),
+            self.then,
+        );
         Ok(())
     }
 
     fn is_complete(&mut self, _: &dyn Fabric) -> Result<bool> {
-        Ok(self.shared.lock().pending.iter().all(|p| p.transfer != self.number))
+        Ok(self.shared.lock().pending.iter().all(|p| p.of.transfer != self.number))
     }
 
     fn wait(&mut self, _: &dyn Fabric) -> Result<()> {
         let (mut queue, number, pe, epoch) =
             (self.shared.lock(), self.number, self.to.pe, self.epoch);
         let before = |p: &Pending| p.to.pe == pe && p.epoch < epoch;
-        self.shared.flush(&mut queue, |p| p.transfer == number || before(p));
+        self.shared.flush(&mut queue, |p| p.of.transfer == number || before(p));
         Ok(())
     }
 }
@@ -694,7 +786,7 @@ mod tests {
                 [(0, 0), (0, 0), (1, 0), (1, 1)].into_iter().zip(0..).map(|((epoch, pe), bits)| {
                     Pending {
                         epoch,
-                        transfer: 0,
+                        of: Of::default(),
                         due: Instant::now(),
                         to: FarAddress { pe, region: 0, offset: 0 },
                         what: What::Word { size: 8, bits },

@@ -6,6 +6,7 @@ use crate::host::{Answer, GroupOp, HostOp, Wanted};
 use crate::packet::Payload;
 use crate::program::Request;
 use crate::time::Ps;
+use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::hosted::{self, Ask, Hosted, refused};
 use memonet_core::unstable::shm;
 use memonet_core::{Error, Result};
@@ -60,6 +61,16 @@ impl Asks {
             Ask::Collected { .. } => {
                 HostOp::Group(GroupOp::Result(self.all_for_collectives.load(Ordering::Relaxed)))
             }
+            Ask::JoinCopies { len: 0 } => self.join_all(Wanted::Multicast),
+            Ask::JoinCopies { .. } => HostOp::Group(GroupOp::Join {
+                members: members(&block).into(),
+                wanted: Wanted::Multicast,
+            }),
+            Ask::WriteAll { group, to, .. } => HostOp::Group(GroupOp::Multicast {
+                group,
+                to: FarAddress { pe: 0, region: 0, offset: to },
+                data: block,
+            }),
             Ask::JoinDatagrams { purpose, .. } => HostOp::Group(GroupOp::Join {
                 members: members(&block).into(),
                 wanted: Wanted::Datagrams(purpose),

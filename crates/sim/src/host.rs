@@ -142,7 +142,7 @@ pub enum GroupOp {
     /// A look of the host at the NIC, with the time of a look, for the next datagram that has come
     /// to this PE by the group. Answered with the datagram and one more than its length, or with 0.
     Receive(u32),
-    /// Leaves a group for datagrams.
+    /// Leaves a group for barriers, datagrams or multicast.
     Leave(u32),
 }
 

@@ -90,6 +90,8 @@
 //!    [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
 //! 7. Collectives in hardware are [`host::GroupOp`]; announce them by [`nic::Feature::Groups`].
 //!    Datagrams that the network copies are, too; announce them by [`nic::Feature::Datagrams`].
+//!    Multicast that loses nothing carries the library's collectives; announce it by
+//!    [`nic::Feature::CopiedWrites`].
 //! 8. Switch management (multicast tables): packets to [`packet::Destination::Switch`] come out in
 //!    [`nic::Nic::at_switch`], which calls [`network::Switch::set_multicast`]. Routes are written
 //!    when the network is built; [`network::Network::set_route`] changes them.

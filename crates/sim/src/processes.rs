@@ -19,7 +19,6 @@ use crate::fabric::{Asks, members};
 use crate::host::{Atomic, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::nic::Feature;
 use crate::packet::Payload;
 use crate::program::{Program, Ran, Reply};
 use crate::rules::Rules;
@@ -29,7 +28,7 @@ use crate::trace::Recorder;
 use crate::usage::Usage;
 use crate::world::World;
 use memonet_core::unstable::fabric::FarAddress;
-use memonet_core::unstable::hosted::{Ask, Came, Hosted, Passages};
+use memonet_core::unstable::hosted::{Ask, Came, Hosted, Offers, Passages};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -125,15 +124,8 @@ pub fn run_processes(
         World::build(machine, pes, options.seed, Box::new(Unbelieved(JobMemory(hosted.clone()))))?;
     world.recorder().keep(options.record);
     let everybody: Arc<[u32]> = (0..pes).collect();
-    let shared = Shared {
-        hosted,
-        passages,
-        launcher,
-        pace,
-        offers: u64::from(world.has(Feature::Groups))
-            | u64::from(world.has(Feature::Datagrams)) << 1,
-        ran_last: Cell::new(0),
-    };
+    let shared =
+        Shared { hosted, passages, launcher, pace, offers: world.offers(), ran_last: Cell::new(0) };
     let process = |pe| Process {
         pe,
         shared: &shared,
@@ -172,8 +164,7 @@ struct Shared<'a> {
     passages: &'a Passages,
     launcher: &'a dyn Launcher,
     pace: &'a Pace,
-    /// What the machine has hardware for: bit 0, groups; bit 1, datagrams of groups.
-    offers: u64,
+    offers: Offers,
     /// The PE that had the last turn.
     ran_last: Cell<u32>,
 }
@@ -235,7 +226,7 @@ impl Process<'_> {
         self.asked = Some(Ask::Begin);
         self.await_turn()?;
         match self.shared.passages.ask(self.pe()) {
-            Some((Ask::Begin, _)) => self.answer(now, Ok((self.shared.offers, &[]))),
+            Some((Ask::Begin, _)) => self.answer(now, Ok((self.shared.offers.to_bits(), &[]))),
             _ => Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
         }
     }
@@ -307,7 +298,9 @@ impl Process<'_> {
                 Payload::copy(&bytes.ok_or("no block is that long")?)
             }
         };
-        if let Ask::JoinDatagrams { .. } | Ask::Join { len: 4.. } = ask {
+        if let Ask::JoinDatagrams { .. } | Ask::Join { len: 4.. } | Ask::JoinCopies { len: 4.. } =
+            ask
+        {
             let mut members = members(&block);
             let inside = members.contains(&self.pe)
                 && members.iter().all(|&pe| (pe as usize) < self.shared.hosted.npes());

@@ -38,7 +38,7 @@ impl Rules {
         at: Ps,
     ) -> Result<(), &'static str> {
         in_time(at)?;
-        let is_block = matches!(ask, Ask::Put { .. } | Ask::Get { .. });
+        let is_block = matches!(ask, Ask::Put { .. } | Ask::Get { .. } | Ask::WriteAll { .. });
         let most = if is_block { MOST_BYTES } else { LONGEST_PACKET_BYTES };
         if ask.gives().max(ask.takes()) > most {
             return Err("no block is that long");
@@ -49,18 +49,22 @@ impl Rules {
             | Ask::Put { .. }
             | Ask::Command { .. }
             | Ask::Get { .. }
-            | Ask::Atomic { .. } => check_memory(hosted, pe, ask),
+            | Ask::Atomic { .. }
+            | Ask::WriteAll { .. } => check_memory(hosted, pe, ask),
             Ask::Arrive { group } => self.check_arrival(group),
             Ask::Phase { group } if !self.barriers.contains_key(&group) => Err(NO_BARRIER),
             Ask::Leave { group } => self.check_leave(group),
             Ask::JoinCollectives | Ask::Collective { .. } | Ask::Collected { .. } => {
                 self.check_collectives(ask)
             }
-            Ask::Join { len } | Ask::JoinDatagrams { len, .. } if len % 4 != 0 => {
+            Ask::Join { len } | Ask::JoinCopies { len } | Ask::JoinDatagrams { len, .. }
+                if len % 4 != 0 =>
+            {
                 Err("a list of members has 4 bytes for each")
             }
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
             Ask::Join { .. }
+            | Ask::JoinCopies { .. }
             | Ask::Phase { .. }
             | Ask::JoinDatagrams { .. }
             | Ask::Send { .. }
@@ -101,7 +105,8 @@ impl Rules {
         Ok(())
     }
 
-    /// A group that is none for barriers is one for datagrams, or the NIC refuses it.
+    /// A group that is none for barriers is one for datagrams or copied writes, or the NIC refuses
+    /// it.
     fn check_leave(&mut self, group: u32) -> Result<(), &'static str> {
         match self.barriers.get(&group) {
             Some(barrier) if barrier.arrived != barrier.complete => return Err(NOT_COMPLETE),
@@ -153,6 +158,10 @@ fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> 
             signal.map_or(Ok(()), |signal| word(signal.at, 8))
         }
         Ask::Get { from, len } => memory(from, len as usize, false),
+        // All segments are as long as that of the asking PE.
+        Ask::WriteAll { to, len, .. } => {
+            memory(FarAddress { pe, region: 0, offset: to }, len as usize, true)
+        }
         Ask::Atomic { at, size, .. } => word(at, size.into()),
         _ => Ok(()),
     }

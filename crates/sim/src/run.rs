@@ -7,7 +7,6 @@ use crate::fabric::OfCoroutine;
 use crate::host::{Answer, Atomic, Command, HostOp, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::nic::Feature;
 use crate::packet::Payload;
 use crate::program::Request;
 use crate::stacks::stacks;
@@ -74,14 +73,14 @@ pub fn run<R>(
     let memory = JobMemory(hosted.clone());
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
-    let (groups, datagrams) = (world.has(Feature::Groups), world.has(Feature::Datagrams));
+    let offers = world.offers();
     let everybody: Arc<[u32]> = (0..n as u32).collect();
     let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> =
         RefCell::new((0..n).map(|_| None).collect());
     let body = |port: &Arc<Port>| {
         let pe = port.pe() as usize;
         let port = OfCoroutine::new(port.clone(), hosted.clone(), everybody.clone());
-        let fabric = HostedFabric::new(port, groups, datagrams);
+        let fabric = HostedFabric::new(port, offers);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());
             // An error that surfaces only here belongs to a write that the PE did not wait for.

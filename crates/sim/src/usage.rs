@@ -78,7 +78,11 @@ impl PeUsage {
             }
             HostOp::Get { len, .. } => self.read += u64::from(*len),
             HostOp::Atomic { size, .. } => self.written += u64::from(*size),
-            HostOp::Group(GroupOp::Collective { data, .. } | GroupOp::Send { data, .. }) => {
+            HostOp::Group(
+                GroupOp::Collective { data, .. }
+                | GroupOp::Send { data, .. }
+                | GroupOp::Multicast { data, .. },
+            ) => {
                 self.written += data.len() as u64;
             }
             HostOp::Group(_)

@@ -18,6 +18,7 @@ use crate::parts::{Flight, Landing, Parts};
 use crate::time::Ps;
 use crate::trace::{Place, Recorder};
 use crate::usage::LinkUsage;
+use memonet_core::unstable::hosted::Offers;
 
 impl Machine {
     /// Finds mistakes that show when the machine is built, here for two PEs.
@@ -98,9 +99,13 @@ impl World {
         &mut *self.parts.memory
     }
 
-    /// Whether the hardware has this.
-    pub fn has(&self, feature: Feature) -> bool {
-        self.nic.has(feature)
+    /// What the library may ask of the hardware for several PEs at once.
+    pub fn offers(&self) -> Offers {
+        Offers {
+            groups: self.nic.has(Feature::Groups),
+            datagrams: self.nic.has(Feature::Datagrams),
+            copies: self.nic.has(Feature::CopiedWrites),
+        }
     }
 
     /// How a PE's host looks at its memory.
@@ -128,7 +133,7 @@ impl World {
             HostOp::Put { signal: Some(signal), .. } => {
                 signal.op == memonet_core::SignalOp::Add && !nic.has(Feature::Atomics)
             }
-            HostOp::Group(_) => !nic.has(Feature::Groups),
+            HostOp::Group(_) => !nic.has(Feature::Groups) && !nic.has(Feature::CopiedWrites),
             HostOp::Prepare { .. } => !nic.has(Feature::Commands),
             // What an agent still has to do must not be overtaken by what the hardware does at
             // once.

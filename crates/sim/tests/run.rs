@@ -1,7 +1,7 @@
 //! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to
 //! the byte.
 
-use memonet_core::{Cmp, Delivery, Error as JobError, Job, MulticastOptions};
+use memonet_core::{Cause, Cmp, Delivery, Error as JobError, Job, MulticastOptions};
 use memonet_sim::nic::memory_slot::command::route;
 use memonet_sim::packet::{Destination, Node};
 use memonet_sim::{Done, Error, Host, Machine, Options, Ps, now, run};
@@ -584,6 +584,67 @@ fn a_death_ends_a_pushed_broadcast() {
                 Err(_) => false,
             };
             assert!(right, "PE {pe}: {result:?}, {whole}, and {victim} died");
+        }
+    }
+}
+
+/// A death at any moment of large broadcasts, and of sums of floating-point numbers by all and by
+/// half of the PEs. On SCC these go by messages of the LAN, beside the boards; on DIMMnet-1 the
+/// switch copies them. Each call ends, with what it gives or with an error that names the dead.
+#[test]
+fn a_death_ends_collectives_beside_hardware() {
+    const PES: usize = 6;
+    const WORDS: usize = 5000;
+    type Heard = std::sync::Mutex<Vec<String>>;
+    let calls = |job: &Job, dies: Option<Duration>| -> Result<bool, JobError> {
+        let words = job.window::<u64>(WORDS)?;
+        let floats = job.window::<f64>(600)?;
+        let half: Vec<usize> = (job.pe() % 2..PES).step_by(2).collect();
+        let half = job.world().team(&half)?.expect("this PE is in it");
+        let all = words.span(0..WORDS)?;
+        for _ in 0..4 {
+            for (team, len) in [(&half, 1), (job.world(), 300), (&half, 300), (job.world(), 1)] {
+                if dies.is_some_and(|at| now() >= at) {
+                    std::panic::resume_unwind(Box::new("deliberate"));
+                }
+                floats.fill(0..len, job.pe() as f64 + 0.5);
+                let (to, from) = (floats.span(300..300 + len)?, floats.span(0..len)?);
+                team.all_reduce_into(memonet_core::Sum, to, from)?;
+                let sum: f64 = team.members().iter().map(|&pe| pe as f64 + 0.5).sum();
+                words.fill(0..WORDS, job.pe() as u64);
+                job.world().broadcast_into(1, all, all)?;
+                if floats.read(300) != sum || words.to_vec() != [1; WORDS] {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    };
+    for name in ["scc", "dimmnet-1/D-switch"] {
+        let machine = Machine::load(name).unwrap();
+        let whole = run(&machine, PES, &Options::default(), |job| calls(&job, None)).unwrap();
+        assert!(whole.results.iter().all(|result| matches!(result, Ok(true))), "{name}");
+        let end = whole.end.to_duration();
+        for (victim, part) in (0..PES).cycle().zip(1..14) {
+            let (heard, at) = (Heard::default(), end * part / 16);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                run(&machine, PES, &Options::default(), |job| {
+                    let result = calls(&job, (job.pe() == victim).then_some(at));
+                    // A half without the dead goes on, until a member has heard of the death in the
+                    // other calls, and has left.
+                    let names = |pe: usize, cause: Cause| {
+                        pe == victim || (pe % 2 != victim % 2 && cause == Cause::Finalized)
+                    };
+                    let right = matches!(&result, Err(JobError::PeerFailed { pe, cause, .. }) if names(*pe, *cause));
+                    if !right {
+                        heard.lock().unwrap().push(format!("PE {}: {result:?}", job.pe()));
+                    }
+                })
+                .map(drop)
+            }));
+            assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
+            let heard = heard.into_inner().unwrap();
+            assert!(heard.is_empty(), "{name}, PE {victim} dies at {at:?}: {heard:#?}");
         }
     }
 }

@@ -80,6 +80,9 @@ impl Team {
             }
             algorithm = self.choose_without_multicast(call);
         }
+        if let (Algorithm::Copied, Some(copies)) = (algorithm, self.copies()) {
+            return self.broadcast_copied(copies, root, to, from);
+        }
         if algorithm == Algorithm::Nodes {
             return self.broadcast_by_nodes(root, to, from);
         }

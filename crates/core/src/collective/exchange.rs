@@ -219,6 +219,12 @@ impl Team {
         if writable == Destinations::InTheCall {
             self.barrier()?;
         }
+        if let Some((copies, from)) = self.copied(0..self.len(), &part) {
+            // SAFETY: the source lies in this PE's segment, as `check_places` has found.
+            unsafe { copies.write(to.offset, self.here(from), from.bytes) }?;
+            self.take(self.rank(), part(self.rank()), to)?;
+            return self.barrier();
+        }
         // A program that repeats the call finds in its caches the bytes that it has copied last. So
         // every other call goes backwards.
         let back = self.steps().turn_round();
@@ -309,10 +315,7 @@ impl Team {
             return Ok(total);
         }
         // The meeting above shows that all members are in the call: destinations may be written.
-        for rank in 0..self.len() {
-            self.give(rank, from, to.part(starts[self.rank()], from.bytes))?;
-        }
-        self.barrier()?;
+        self.give_all(|_| from, to.part(starts[self.rank()], from.bytes), Destinations::Ready)?;
         Ok(total)
     }
 

@@ -16,7 +16,7 @@
 //!
 //! | collective | up to a line | up to an eager buffer | larger |
 //! |---|---|---|---|
-//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, which writes into the member's destination and notifies it; larger broadcasts to more members [in parts](parts) |
+//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, which writes into the member's destination and notifies it; larger broadcasts to more members [in parts](parts), or [copied](copied) by the network |
 //! | all-reduce, scans | each member sends to all; each combines what it needs, in the order of ranks | each member publishes; each combines what it needs, in the order of ranks | barrier; each combines a part of the elements for all, [`BLOCK_BYTES`] at a time, and writes it where it belongs; barrier |
 //! | reduce | all send to the root, and return | all publish, notify the root, and return | as all-reduce |
 //! | all-gather, all-to-all | each member sends to all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
@@ -31,6 +31,10 @@
 //! reductions and scans go by the members' destinations ([`pushed`]). Gets remain in larger
 //! reductions to one member, in larger blocks with strides at both ends, and in reductions of teams
 //! so large that an eager buffer cannot hold an element of each member.
+//!
+//! Where the fabric offers writes that the network copies
+//! ([`CopiedWrites`](crate::endpoint::fabric::CopiedWrites)), a member that sends the same to all
+//! others sends it once, in whatever collective.
 //!
 //! Where the fabric offers to make collectives in the network (`network`), it makes some of those
 //! of all PEs: broadcasts of a few bytes, reductions and scans of a few integers. Where it offers
@@ -81,6 +85,7 @@
 
 mod broadcast;
 mod choice;
+mod copied;
 mod exchange;
 mod multicast;
 mod network;

@@ -12,6 +12,7 @@
 //! | quiet | all of this PE's stores, puts, signals and atomics are visible at their targets; it reports their errors |
 //! | notifications | those of a PE to another become visible there in the order of calls, or each before the next `quiet` returns; a fence orders them like stores; before a PE leaves, [`quiet_all`](Fabric::quiet_all) completes them, too |
 //! | get, atomics return | the value is there; an atomic has been applied exactly once |
+//! | copied writes | those of a PE by one group become visible at each member in the order of calls; for fence and quiet they are puts |
 //! | a departure | operations to a PE that is gone end, as [`departed`](Fabric::departed) says; none waits for it |
 //! | get and quiet | a get reads what its target's memory holds between call and return. So let one PE store to its own memory, fence its processor, and read there; let another write there, call quiet, and then get: one of the two sees the other |
 //! | eventually | every operation is visible at the target after a bounded time, even if this PE makes no further call |
@@ -48,8 +49,8 @@
 //!   failed then, and waits that depend on it end as [`unreachable`](Fabric::unreachable) says.
 
 pub use super::network::{
-    BarrierGroup, DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams, HardwareBarrier, NetworkCollective,
-    NetworkCollectives, WordOperator,
+    BarrierGroup, CopiedWrites, CopyGroup, DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams,
+    HardwareBarrier, NetworkCollective, NetworkCollectives, WordOperator,
 };
 pub use super::record::{Costs, Record};
 pub use super::virtual_clock::{Due, VirtualClock};
@@ -377,6 +378,11 @@ pub trait Fabric: Send + Sync {
 
     /// The network's hardware for collectives of all PEs, if it has any.
     fn collectives(&self) -> Option<&dyn NetworkCollectives> {
+        None
+    }
+
+    /// Writes to groups of PEs, if the network copies them, and loses none.
+    fn copied_writes(&self) -> Option<&dyn CopiedWrites> {
         None
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod belongs;
 pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod control;
+pub(crate) mod copies;
 pub(crate) mod descriptor;
 pub mod ending;
 pub mod fabric;

@@ -102,6 +102,42 @@ pub enum WordOperator {
     Or,
 }
 
+/// Writes to several PEs at once, which the network copies: a PE sends once, whatever the number of
+/// members. None is lost. Writes of one PE by one group become visible at each member in the order
+/// of calls. A [`fence`](super::fabric::Fabric::fence) orders them like puts, and a
+/// [`quiet`](super::fabric::Fabric::quiet) completes them.
+pub trait CopiedWrites {
+    /// Joins a new group: of these PEs, of which this PE is one, or of all PEs. Each member calls
+    /// it with the same list, and for each list equally often and in the same order. All get a
+    /// group, or none if the network cannot serve it. Returns when all members have called. If a
+    /// member leaves the job instead, members that still wait get no group.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn join(&self, members: Option<&[usize]>) -> Result<Option<CopyGroup>>;
+
+    /// Writes bytes at one offset of the segments of all other members. They may be reused on
+    /// return. An aligned word of 1, 2, 4 or 8 bytes is never seen torn. A member that is gone gets
+    /// nothing, which is no error.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes during the call.
+    unsafe fn write(&self, group: CopyGroup, to: u64, src: *const u8, len: usize) -> Result<()>;
+
+    /// Leaves a group. It ends when all members have left.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn leave(&self, group: CopyGroup) -> Result<()>;
+}
+
+/// A group for writes that the network copies, by its number at the fabric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyGroup(pub u32);
+
 /// Datagrams to several PEs at once, which the network copies. All bytes of a datagram that arrives
 /// are those that were sent. Nothing else is promised: it may be lost, late, or arrive twice, and
 /// neither fence nor quiet waits for it. An arrival ends a

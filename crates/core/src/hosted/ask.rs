@@ -102,6 +102,22 @@ pub enum Ask {
         /// The most bytes of a result.
         len: u32,
     },
+    /// [`CopiedWrites::join`](crate::endpoint::fabric::CopiedWrites::join). Block and answer are
+    /// those of [`Join`](Self::Join).
+    JoinCopies {
+        /// Bytes of the block.
+        len: u32,
+    },
+    /// [`CopiedWrites::write`](crate::endpoint::fabric::CopiedWrites::write). The block is what is
+    /// written.
+    WriteAll {
+        /// The group.
+        group: u32,
+        /// Where, in each member's segment.
+        to: u64,
+        /// Bytes of the block.
+        len: u32,
+    },
     /// [`Datagrams::join`](crate::endpoint::fabric::Datagrams::join). The block has the members, 4
     /// bytes each. The answer is the group's number, and in the upper half the most bytes of a
     /// datagram.
@@ -128,8 +144,9 @@ pub enum Ask {
         /// The most bytes of a datagram.
         len: u32,
     },
-    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave), and
-    /// [`HardwareBarrier::leave`](crate::endpoint::fabric::HardwareBarrier::leave).
+    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave),
+    /// [`HardwareBarrier::leave`](crate::endpoint::fabric::HardwareBarrier::leave), and
+    /// [`CopiedWrites::leave`](crate::endpoint::fabric::CopiedWrites::leave).
     Leave {
         /// The group.
         group: u32,
@@ -229,6 +246,8 @@ mod kind {
     pub(super) const RECEIVE: u8 = 22;
     pub(super) const LEAVE: u8 = 23;
     pub(super) const COMMAND: u8 = 24;
+    pub(super) const JOIN_COPIES: u8 = 25;
+    pub(super) const WRITE_ALL: u8 = 26;
 }
 
 const OPERATIONS: [AtomicOp; 5] =
@@ -351,6 +370,8 @@ impl Ask {
             Ask::Put { len, .. }
             | Ask::Collective { len, .. }
             | Ask::Join { len }
+            | Ask::JoinCopies { len }
+            | Ask::WriteAll { len, .. }
             | Ask::JoinDatagrams { len, .. }
             | Ask::Send { len, .. } => len as usize,
             _ => 0,
@@ -400,6 +421,11 @@ impl Ask {
                 words(front, numbered(root), [len.into()])
             }
             Ask::Collected { len } => words(plain(kind::COLLECTED), NOWHERE, [len.into()]),
+            Ask::JoinCopies { len } => words(plain(kind::JOIN_COPIES), NOWHERE, [len.into()]),
+            Ask::WriteAll { group, to, len } => {
+                let at = FarAddress { pe: group, region: 0, offset: to };
+                words(plain(kind::WRITE_ALL), at, [len.into()])
+            }
             Ask::JoinDatagrams { purpose, len } => {
                 words(plain(kind::JOIN_DATAGRAMS), numbered(purpose), [len.into()])
             }
@@ -471,6 +497,8 @@ impl Ask {
                 Ask::Collective { what: collective_of(size, what, at.pe)?, len: len()? }
             }
             kind::COLLECTED => Ask::Collected { len: len()? },
+            kind::JOIN_COPIES => Ask::JoinCopies { len: len()? },
+            kind::WRITE_ALL => Ask::WriteAll { group: at.pe, to: at.offset, len: len()? },
             kind::JOIN_DATAGRAMS => Ask::JoinDatagrams { purpose: at.pe, len: len()? },
             kind::SEND => Ask::Send {
                 group: at.pe,
@@ -499,7 +527,7 @@ mod tests {
     proptest! {
         /// Words that can be read give a question that is written and read alike.
         #[test]
-        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..26) {
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..28) {
             let mut words = [0; WORDS];
             words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
             words[1..].copy_from_slice(&rest);
@@ -542,6 +570,8 @@ mod tests {
             },
             Ask::Collective { what: NetworkCollective::Scan(WordOperator::Max), len: 8 },
             Ask::Collected { len: 56 },
+            Ask::JoinCopies { len: 12 },
+            Ask::WriteAll { group: 9, to: 1 << 40, len: 464 },
             Ask::JoinDatagrams { purpose: 3, len: 16 },
             Ask::Send { group: 9, to: None, len: 2048 },
             Ask::Send { group: 9, to: Some(0), len: 1 },

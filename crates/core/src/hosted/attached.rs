@@ -1,7 +1,7 @@
 //! Joins a process to a simulated machine, as one of its PEs.
 
 use super::ask::Ask;
-use super::fabric::{HostedFabric, Port};
+use super::fabric::{HostedFabric, Offers, Port};
 use super::passage::{Own, Run, peek};
 use super::process::Process;
 use super::replaced;
@@ -61,5 +61,5 @@ pub fn join(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
     // SAFETY: the question has no block.
     let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;
     process.joined();
-    Ok(Some(Box::new(HostedFabric::new(process, offers & 1 != 0, offers & 2 != 0))))
+    Ok(Some(Box::new(HostedFabric::new(process, Offers::from_bits(offers)))))
 }

@@ -6,8 +6,9 @@ use crate::base::lock;
 use crate::base::shm::AtomicOp;
 use crate::base::shows;
 use crate::endpoint::fabric::{
-    Awaited, BarrierGroup, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier,
-    NetworkCollective, NetworkCollectives, Signal, SignalOp, VirtualClock,
+    Awaited, BarrierGroup, CopiedWrites, CopyGroup, DatagramGroup, Datagrams, Due, Fabric,
+    FarAddress, HardwareBarrier, NetworkCollective, NetworkCollectives, Signal, SignalOp,
+    VirtualClock,
 };
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
@@ -61,22 +62,43 @@ pub fn refused(problem: String) -> Error {
     Error::Fabric { fabric: "simulated machine", problem }
 }
 
+/// What a machine may have hardware for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// Barriers and collectives.
+    pub groups: bool,
+    /// Datagrams that the network copies.
+    pub datagrams: bool,
+    /// Writes that the network copies.
+    pub copies: bool,
+}
+
+impl Offers {
+    /// As a number, which [`from_bits`](Self::from_bits) reads.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.groups) | u64::from(self.datagrams) << 1 | u64::from(self.copies) << 2
+    }
+
+    /// From a number.
+    pub fn from_bits(bits: u64) -> Self {
+        Offers { groups: bits & 1 != 0, datagrams: bits & 2 != 0, copies: bits & 4 != 0 }
+    }
+}
+
 /// The fabric of a hosted PE: all peers are behind the machine.
 pub struct HostedFabric<P> {
     port: P,
     /// The error of a refused store, which the next quiet reports.
     late: Mutex<Option<Error>>,
-    groups: bool,
-    datagrams: bool,
+    offers: Offers,
 }
 
-shows!([P] HostedFabric<P> as "HostedFabric", |it| groups = it.groups, datagrams = it.datagrams);
+shows!([P] HostedFabric<P> as "HostedFabric", |it| offers = it.offers);
 
 impl<P: Port> HostedFabric<P> {
-    /// `groups` says that the machine may have hardware for several PEs at once, `datagrams` that
-    /// the hardware copies datagrams.
-    pub fn new(port: P, groups: bool, datagrams: bool) -> Self {
-        HostedFabric { port, late: Mutex::default(), groups, datagrams }
+    /// The fabric of a machine that offers this.
+    pub fn new(port: P, offers: Offers) -> Self {
+        HostedFabric { port, late: Mutex::default(), offers }
     }
 
     fn ask(&self, ask: Ask) -> Result<u64> {
@@ -266,15 +288,19 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 
     fn barrier(&self) -> Option<&dyn HardwareBarrier> {
-        self.groups.then_some(self as &dyn HardwareBarrier)
+        self.offers.groups.then_some(self as &dyn HardwareBarrier)
     }
 
     fn collectives(&self) -> Option<&dyn NetworkCollectives> {
-        self.groups.then_some(self as &dyn NetworkCollectives)
+        self.offers.groups.then_some(self as &dyn NetworkCollectives)
+    }
+
+    fn copied_writes(&self) -> Option<&dyn CopiedWrites> {
+        self.offers.copies.then_some(self as &dyn CopiedWrites)
     }
 
     fn datagrams(&self) -> Option<&dyn Datagrams> {
-        self.datagrams.then_some(self as &dyn Datagrams)
+        self.offers.datagrams.then_some(self as &dyn Datagrams)
     }
 
     fn outlives_pes(&self) -> bool {
@@ -320,6 +346,29 @@ impl<P: Port> NetworkCollectives for HostedFabric<P> {
     fn end(&self, result: &mut [u8]) -> Result<bool> {
         let len = result.len() as u32;
         Ok(self.take(Ask::Collected { len }, result)?.is_some())
+    }
+}
+
+impl<P: Port> CopiedWrites for HostedFabric<P> {
+    fn join(&self, members: Option<&[usize]>) -> Result<Option<CopyGroup>> {
+        let members = members.map_or(Vec::new(), words_of);
+        let group = self.give(Ask::JoinCopies { len: members.len() as u32 }, &members)?;
+        Ok((group != 0).then_some(CopyGroup(group as u32)))
+    }
+
+    unsafe fn write(&self, group: CopyGroup, to: u64, src: *const u8, len: usize) -> Result<()> {
+        for done in (0..len).step_by(MOST_BYTES) {
+            let part = (len - done).min(MOST_BYTES) as u32;
+            let write = Ask::WriteAll { group: group.0, to: to + done as u64, len: part };
+            // SAFETY: the caller promises the source, of which this is a part, and which is only
+            // read.
+            unsafe { self.port.call(write, src.wrapping_add(done).cast_mut()) }?;
+        }
+        Ok(())
+    }
+
+    fn leave(&self, group: CopyGroup) -> Result<()> {
+        self.ask(Ask::Leave { group: group.0 }).map(drop)
     }
 }
 
@@ -424,8 +473,8 @@ mod tests {
             (2 * MOST_BYTES + 1, &[MOST_BYTES, MOST_BYTES, 1]),
         ] {
             let (reads, writes) = (
-                HostedFabric::new(Recorder::default(), false, false),
-                HostedFabric::new(Recorder::default(), false, false),
+                HostedFabric::new(Recorder::default(), Offers::default()),
+                HostedFabric::new(Recorder::default(), Offers::default()),
             );
             // SAFETY: the block is that long; the port does not touch it.
             unsafe {

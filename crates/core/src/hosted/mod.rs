@@ -27,7 +27,7 @@ pub use crate::base::settings::ENV_MACHINE_FD as ENV_FD;
 pub use crate::endpoint::fabric::Signal;
 pub use ask::{Ask, Atomic};
 pub use attached::join;
-pub use fabric::{HostedFabric, MOST_BYTES, Port, refused};
+pub use fabric::{HostedFabric, MOST_BYTES, Offers, Port, refused};
 pub use passage::Passages;
 pub use turn::Came;
 

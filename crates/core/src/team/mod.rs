@@ -17,6 +17,7 @@ use crate::base::layout::MAX_BARRIERS;
 use crate::base::shows;
 use crate::endpoint::awaiting::Meeting;
 use crate::endpoint::calls;
+use crate::endpoint::copies::Copies;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::events::TextId;
@@ -66,6 +67,8 @@ pub struct Team {
     barrier: Barrier,
     steps: Steps,
     network: Network,
+    /// The group for writes that the network copies, where the network serves this team.
+    copies: Option<Arc<Copies>>,
     /// State of the layers above, for this team.
     layers: Layers,
     /// Proposals of slots so far.
@@ -99,11 +102,13 @@ impl Team {
         (slot, slots_left): (usize, usize),
         ended: Arc<[u64]>,
     ) -> Result<Self> {
-        let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
+        let copies = Copies::join(pe, &members, slot)?;
+        let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended, copies.clone())?;
         let forced = Forced::asked()?;
         Ok(Team {
             near: pe.record().are_near(members.iter().copied()),
             network: Network::join(pe, slot, forced)?,
+            copies,
             layers: Layers::default(),
             pe: pe.clone(),
             rank,
@@ -194,6 +199,11 @@ impl Team {
     #[inline]
     pub(crate) fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// The group for writes that the network copies, unless the user forces a way without.
+    pub(crate) fn copies(&self) -> Option<&Copies> {
+        self.copies.as_deref().filter(|_| self.forced.is_none())
     }
 
     pub(crate) fn layers(&self) -> &Layers {
@@ -317,7 +327,8 @@ impl Team {
             let allowed = Algorithm::forced(self.len());
             let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
             let ended = slot.ended(&self.members);
-            Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
+            let (pe, members) = (self.pe.clone(), self.members.clone());
+            Barrier::new(pe, members, self.rank, slot.slot, ended, self.copies.clone())
         })
     }
 

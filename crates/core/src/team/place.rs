@@ -5,7 +5,7 @@ use crate::base::error::Result;
 use crate::endpoint::route::Route;
 
 /// A range of every PE's segment, at one offset.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymmetricRange {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,

@@ -13,6 +13,7 @@
 //! | [`notify`](Team::notify) | sends a line to some members |
 //! | [`push`](Team::push) | through a fabric: puts data longer than a line into members' memory, then notifies them |
 //! | [`await_from`](Team::await_from) | awaits the lines of some members; a collective awaits every line that is sent to it |
+//! | [`tell_copied`](Team::tell_copied) | notifies all others by one write that the network copies |
 //! | [`serve`](Team::serve) | at a root: awaits all members, and sends each its data as soon as that member has come: a put, then a notification |
 //! | [`meet`](Team::meet) | awaits all members, in a step in which each notifies all: a **meeting** |
 //! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting with eager buffers: each member fills its own, which others read; or, through a fabric, a part of every member's |
@@ -52,6 +53,10 @@
 //! member that has ended its part of such a step says so in a word of its own: others may still
 //! wait for what it sent by a third member, and see there that it left nothing undone.
 //!
+//! **Where the network copies writes** ([`copied`](Team::copied)), a member that sends the same to
+//! all others writes it once: first the bytes, then the number, by the team's group, which keeps
+//! them in order. To the receivers nothing differs.
+//!
 //! A step orders only its own messages, after writes to this PE's own memory. Before a notification
 //! of puts into others' memory comes a [`fence`](crate::endpoint::pe::Pe::fence).
 
@@ -63,6 +68,7 @@ use crate::base::layout::{
     BarrierSlot, EAGER_BYTES, EagerBuffer, LINE, StepLine, SystemArea, TURNS,
 };
 use crate::base::shm;
+use crate::endpoint::copies::Copies;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -166,6 +172,13 @@ impl Team {
         }
         let (me, pe) = (self.rank(), self.pe());
         let offset = self.line_at(step, me);
+        if let Some((copies, place)) = self.copied(ranks.clone(), &what) {
+            if place.bytes > 0 {
+                // SAFETY: the place lies in this PE's segment.
+                unsafe { copies.write(offset, self.here(place), place.bytes) }?;
+            }
+            return self.tell_copied(step, copies);
+        }
         let others = || ranks.clone().filter(|&rank| rank != me);
         for rank in others() {
             let (place, line) = (what(rank), pe.route(self.members()[rank], offset));
@@ -218,6 +231,18 @@ impl Team {
         to: impl Fn(usize) -> SymmetricRange,
         what: impl Fn(usize) -> *const u8,
     ) -> Result<()> {
+        let same = |rank| (to(rank), what(rank));
+        if let Some((copies, (to, from))) = self.copied(ranks.clone(), same) {
+            if to.bytes > 0 {
+                // SAFETY: the callers' sources are readable for the place's bytes.
+                unsafe { copies.write(to.offset, from, to.bytes) }?;
+            }
+            return match (self.steps().lines, step.meeting) {
+                (true, _) => self.tell_copied(step, copies),
+                (false, true) => Ok(()),
+                (false, false) => self.barrier(),
+            };
+        }
         let (me, first) = (self.rank(), self.rank() + 1);
         let order = (0..ranks.len()).map(|next| ranks.start + (first + next) % ranks.len());
         for rank in order.filter(|&rank| rank != me) {
@@ -272,6 +297,25 @@ impl Team {
             pe.ring(self.members()[rank]);
         }
         Ok(())
+    }
+
+    /// The group for writes that the network copies, and what all other members get, if `ranks` are
+    /// all members and `what` is the same for all others.
+    pub(crate) fn copied<T: PartialEq>(
+        &self,
+        ranks: Range<usize>,
+        what: impl Fn(usize) -> T,
+    ) -> Option<(&Copies, T)> {
+        let copies = self.copies().filter(|_| ranks == (0..self.len()))?;
+        let mut others = ranks.filter(|&rank| rank != self.rank()).map(what);
+        let first = others.next()?;
+        others.all(|other| other == first).then_some((copies, first))
+    }
+
+    /// Notifies all other members by one write that the network copies.
+    pub(crate) fn tell_copied(&self, step: Step, copies: &Copies) -> Result<()> {
+        let line = self.line_at(step, self.rank());
+        copies.store(line + offset_of!(StepLine, number) as u64, step.number)
     }
 
     /// Sends each member its data as soon as that member has come: puts them into its `to`, then

@@ -34,6 +34,7 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ far FAR [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ late LATE [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)? $($($choice)*)?]);
+        on_every_fabric!(@ copying COPYING [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ recorded RECORDED [$($test)* $($($threads)*)?]);
@@ -57,6 +58,7 @@ mod calls;
 mod checked;
 mod collectives;
 mod contradictions;
+mod dying;
 mod events;
 mod failure;
 mod given_up;

@@ -83,6 +83,14 @@ pub const LATE: Setup =
 /// The fabric delays deliveries, and reorders what no fence separates.
 pub const SHUFFLED: Setup =
     Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3, recorded: false };
+/// That fabric, which copies writes to groups, too.
+#[allow(dead_code, reason = "for PEs that are threads")]
+pub const COPYING: Setup = Setup {
+    name: "copying",
+    spec: Some("far:delay_us=40,reorder=1,copies=1"),
+    seeds: 1,
+    recorded: false,
+};
 
 /// Nodes of two PEs, which are near to each other, with that fabric between nodes.
 pub const MIXED: Setup = Setup {

@@ -305,7 +305,9 @@ impl Nic for LogGp {
     fn has(&self, feature: Feature) -> bool {
         match feature {
             Feature::Get | Feature::Atomics => self.is.remote_dma.is_some(),
-            Feature::Groups | Feature::Datagrams | Feature::Commands => false,
+            Feature::Groups | Feature::Datagrams | Feature::CopiedWrites | Feature::Commands => {
+                false
+            }
         }
     }
 

@@ -82,6 +82,8 @@ pub enum Feature {
     Groups,
     /// Groups for datagrams.
     Datagrams,
+    /// Groups for [`GroupOp::Multicast`](crate::host::GroupOp::Multicast) that loses nothing.
+    CopiedWrites,
     /// [`HostOp::Prepare`].
     Commands,
 }

@@ -1,5 +1,5 @@
 //! Each member stores its phase byte into a word of each other member: one step, and one load sees
-//! eight arrivals.
+//! eight arrivals. Where the network copies writes, it is one store for all others.
 
 use super::{Mailbox, Phases, Slot};
 use crate::base::error::Quick;
@@ -10,14 +10,15 @@ use std::mem::offset_of;
 pub(super) const MOST: usize = 8;
 
 pub(super) struct Everyone {
-    /// This PE's byte in the word of each other member.
+    /// This PE's byte in the word of each other member; none where the network copies writes.
     others: Vec<Mailbox>,
     mask: u64,
 }
 
 impl Everyone {
     pub(super) fn new(slot: &Slot) -> Self {
-        let ranks = (0..slot.members.len()).filter(|&rank| rank != slot.rank);
+        let one_by_one = slot.copies.is_none();
+        let ranks = (0..slot.members.len()).filter(|&rank| one_by_one && rank != slot.rank);
         let others = ranks
             .map(|rank| {
                 slot.mailbox(rank, slot.word(rank, offset_of!(BarrierSlot, gather)).add(slot.rank))
@@ -35,6 +36,9 @@ impl Phases for Everyone {
 
     #[inline(always)]
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
+        if let Some(copies) = &slot.copies {
+            slot.notify_all(copies, offset_of!(BarrierSlot, gather) + slot.rank, phase as u8);
+        }
         for other in &self.others {
             slot.notify(other, phase as u8);
         }

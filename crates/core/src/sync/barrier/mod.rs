@@ -12,9 +12,12 @@
 //! |---|---|---|---|
 //! | [`everyone`] | n - 1 | 1 | up to 8 PEs with a CPU each: eight arrivals are one 8-byte load |
 //! | [`central`] | 1, the last one n | 2 | more PEs than CPUs: each PE has to run once |
-//! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
+//! | [`tree`] | 1 to 9 | 2 log8 n | more than 8 PEs whose network copies writes; or on request: fewest messages at any one place |
 //! | [`nodes`] | 1, one PE of each node one for each other node, or log2 of these | 3, or 2 + log2 of the nodes | PEs on several nodes, of which some have several: one message crosses for each pair of up to 8 nodes; between more, dissemination |
 //! | [`dissemination`] | log2 n | log2 n | else |
+//!
+//! Where the network copies writes, a PE notifies all others by one store: each PE in [`everyone`],
+//! the root in [`tree`], whose way down is one step then.
 //!
 //! [`hardware`] makes the barriers of those teams of two members or more that the network serves,
 //! without any store.
@@ -45,6 +48,7 @@ use crate::base::settings::ENV_BARRIER;
 use crate::base::shm;
 use crate::base::shows;
 use crate::endpoint::calls::{self, TeamCall};
+use crate::endpoint::copies::Copies;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -143,7 +147,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// As for [`forced`](Self::forced).
-    fn choose(pe: &Pe, members: &[usize]) -> Result<Self> {
+    fn choose(Slot { pe, members, copies, .. }: &Slot) -> Result<Self> {
         let shares_cpus = || {
             let record = pe.record();
             record.are_near(members.iter().copied()) && record.is_crowded(members[0])
@@ -158,6 +162,7 @@ impl Algorithm {
             None if shares_cpus() => Algorithm::Central,
             None if shares_nodes() => Algorithm::Nodes,
             None if members.len() <= everyone::MOST => Algorithm::Everyone,
+            None if copies.is_some() => Algorithm::Tree,
             None => Algorithm::Dissemination,
         })
     }
@@ -183,6 +188,8 @@ struct Slot {
     own: OwnSlot,
     /// The teams and barriers that each member had dropped in this slot before.
     ended: Arc<[u64]>,
+    /// Writes to all other members at once, where the network copies them.
+    copies: Option<Arc<Copies>>,
 }
 
 /// An address in this PE's segment.
@@ -201,9 +208,19 @@ impl Slot {
         rank: usize,
         slot: usize,
         ended: Arc<[u64]>,
+        copies: Option<Arc<Copies>>,
     ) -> Self {
         let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
-        Slot { pe, members, rank, slot, own, ended }
+        Slot { pe, members, rank, slot, own, ended, copies }
+    }
+
+    /// Stores into a word of all other members, at `offset` in [`BarrierSlot`].
+    fn notify_all<T: shm::Word>(&self, copies: &Copies, offset: usize, value: T) {
+        let word = Pe::barrier_slot(self.slot) + offset as u64;
+        if let Err(error) = copies.store(word, value) {
+            // As in `notify`.
+            self.pe.surface_later(error);
+        }
     }
 
     /// A word of a member's slot, at `offset` in [`BarrierSlot`].
@@ -338,25 +355,27 @@ impl Barrier {
         rank: usize,
         slot: usize,
         ended: Arc<[u64]>,
+        copies: Option<Arc<Copies>>,
     ) -> Result<Self> {
-        match hardware::Hardware::join(&pe, &members, slot)? {
-            Some(way) => {
-                let slot = Slot::new(pe, members, rank, slot, ended);
-                Ok(Self::with_way(slot, Algorithm::Hardware, Selected::Hardware(way)))
-            }
+        let hardware = hardware::Hardware::join(&pe, &members, slot)?;
+        let slot = Slot::new(pe, members, rank, slot, ended, copies);
+        match hardware {
+            Some(way) => Ok(Self::with_way(slot, Algorithm::Hardware, Selected::Hardware(way))),
             None => {
-                let algorithm = Algorithm::choose(&pe, &members)?;
-                let reason = match Algorithm::forced(members.len())? {
+                let algorithm = Algorithm::choose(&slot)?;
+                let count = slot.members.len();
+                let reason = match Algorithm::forced(count)? {
                     Some(_) => "as MEMONET_BARRIER says",
                     None => algorithm.reason(),
                 };
-                log!(Debug, pe.me(), "barrier of {} PEs: {algorithm}, {reason}", members.len());
-                Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+                log!(Debug, slot.pe.me(), "barrier of {count} PEs: {algorithm}, {reason}");
+                Ok(Self::by(slot, algorithm))
             }
         }
     }
 
     /// A barrier by an algorithm that needs no hardware.
+    #[cfg(all(test, loom))]
     pub(crate) fn with_algorithm(
         pe: Arc<Pe>,
         members: Arc<[usize]>,
@@ -365,7 +384,10 @@ impl Barrier {
         ended: Arc<[u64]>,
         algorithm: Algorithm,
     ) -> Self {
-        let slot = Slot::new(pe, members, rank, slot, ended);
+        Self::by(Slot::new(pe, members, rank, slot, ended, None), algorithm)
+    }
+
+    fn by(slot: Slot, algorithm: Algorithm) -> Self {
         let way = match algorithm {
             Algorithm::Everyone => Selected::Everyone(everyone::Everyone::new(&slot)),
             Algorithm::Central => Selected::Central(central::Central::new(&slot)),

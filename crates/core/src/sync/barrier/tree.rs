@@ -1,6 +1,6 @@
 //! A tree with eight children each: a parent sees all of its children arrive with one load. The
 //! root announces completion to its children, and they to theirs. Up to nine members, this is one
-//! step up and one down.
+//! step up and one down. Where the network copies writes, the root announces it to all at once.
 
 use super::everyone::{all_at, byte_mask};
 use super::{Mailbox, Phases, Slot};
@@ -55,8 +55,12 @@ impl Phases for Tree {
         if self.parent.is_some() && slot.read_own(offset_of!(BarrierSlot, release)) < phase {
             return Ok(false);
         }
-        for child in &self.children {
-            slot.notify(child, phase);
+        match (&slot.copies, &self.parent) {
+            (Some(copies), None) => {
+                slot.notify_all(copies, offset_of!(BarrierSlot, release), phase);
+            }
+            (Some(_), Some(_)) => {}
+            (None, _) => self.children.iter().for_each(|child| slot.notify(child, phase)),
         }
         Ok(true)
     }

@@ -30,10 +30,8 @@ impl MemorySlot {
                     cx.finish(now, op, Answer::refused(why));
                 }
             }
-            HostOp::Get { .. }
-            | HostOp::Atomic { .. }
-            | HostOp::Group(_)
-            | HostOp::Prepare { .. } => {
+            HostOp::Group(what) => self.group(cx, node, op, what),
+            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
                 cx.finish(now, op, Answer::refused("a memory-slot NIC has no such operation"));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// A page of a segment: PE, region, and number of the page in the region.
-type Target = (u32, u32, u64);
+pub type Target = (u32, u32, u64);
 
 /// The kick pages of one PE.
 #[derive(Debug, Clone, Default)]

@@ -8,6 +8,7 @@
 //! | fence | nothing: there is one way from node to node, and packets keep their order |
 //! | quiet | waits until all writes have landed, and for the time of one message: the target's acknowledgement |
 //! | get, atomics | agents |
+//! | copied write | as a store or a put, to a group of the switches' tables; the module `groups` |
 //!
 //! Remote DMA is not used. The host would have to write all data into a bank and switch the bank to
 //! the network. It can as well write the data into BOTF windows, without a switch.
@@ -15,7 +16,9 @@
 //! The module `frames` decides in which memory of the NIC a segment's pages lie. The host reads
 //! what comes by BOTF 8 bytes at a time; a word it reads by the look that finds it.
 
+use super::groups::ALL;
 use super::header::{Header, JOB, Kind, PAGE};
+use super::kick_pages::Target;
 use super::send::through_wires;
 use super::slot::MemorySlot;
 use super::way_out::{Outgoing, Through};
@@ -55,16 +58,11 @@ impl MemorySlot {
         data: &Payload,
     ) -> Result<Ps, String> {
         let in_llcm = self.may_be_in_llcm(to, data.len());
-        let mut parts = Vec::new();
-        let mut sent = 0;
-        while sent < data.len() {
-            let offset = to.offset + sent as u64;
-            let part = data.part(sent, self.is.botf_payload.min((PAGE - offset % PAGE) as usize));
-            if to.region < MAILBOXES {
-                self.place(FarAddress { offset, ..to }, in_llcm)?;
+        let parts = self.parts(to, data);
+        if to.region < MAILBOXES {
+            for (offset, _) in &parts {
+                self.place(FarAddress { offset: *offset, ..to }, in_llcm)?;
             }
-            sent += part.len();
-            parts.push((offset, part));
         }
         cx.promise(op, parts.len() as u64);
         let mut at = at + self.is.software;
@@ -79,6 +77,19 @@ impl MemorySlot {
             at = self.window(cx, node, op, at, header, part);
         }
         Ok(at)
+    }
+
+    /// The parts of a block, each with its offset: none is longer than a packet, or crosses a page.
+    pub(super) fn parts(&self, to: FarAddress, data: &Payload) -> Vec<(u64, Payload)> {
+        let mut parts = Vec::new();
+        let mut sent = 0;
+        while sent < data.len() {
+            let offset = to.offset + sent as u64;
+            let part = data.part(sent, self.is.botf_payload.min((PAGE - offset % PAGE) as usize));
+            sent += part.len();
+            parts.push((offset, part));
+        }
+        parts
     }
 
     /// A signal that sets its word. Mailboxes have no kick pages, so a signal into a mailbox is a
@@ -99,7 +110,7 @@ impl MemorySlot {
     }
 
     /// Whether new pages of a block get their places in LLCM.
-    fn may_be_in_llcm(&self, to: FarAddress, len: usize) -> bool {
+    pub(super) fn may_be_in_llcm(&self, to: FarAddress, len: usize) -> bool {
         let is = &self.is;
         if len <= is.botf_payload {
             return true;
@@ -114,7 +125,7 @@ impl MemorySlot {
 
     /// Makes sure that a page of a segment has its place in the target's NIC, and is registered
     /// there. Returns the physical page.
-    fn place(&mut self, to: FarAddress, in_llcm: bool) -> Result<u64, String> {
+    pub(super) fn place(&mut self, to: FarAddress, in_llcm: bool) -> Result<u64, String> {
         let is = &self.is;
         let page = to.offset / PAGE;
         let target = self
@@ -129,6 +140,9 @@ impl MemorySlot {
         })?;
         if target.registered.insert((to.region, page)) {
             target.receive_tlb.register(JOB, to.pe, to.region, page, physical);
+            if is.multicast.is_some() {
+                target.receive_tlb.register(JOB, ALL, to.region, page, physical);
+            }
         }
         Ok(physical)
     }
@@ -140,10 +154,22 @@ impl MemorySlot {
             return Ok(page);
         }
         let physical = self.place(to, true)?;
+        self.map_kick_page(node, key, Header { address: physical * PAGE, ..to_segment(node, to) })
+    }
+
+    /// The kick page of this name. Without one, it gets one with this seed.
+    pub(super) fn map_kick_page(
+        &mut self,
+        node: Node,
+        key: Target,
+        seed: Header,
+    ) -> Result<u32, String> {
         let pages = self.is.htlb.pages() as u32;
         let slot = &mut self.slots[node.index()];
+        if let Some(page) = slot.kicks.get(key) {
+            return Ok(page);
+        }
         let page = slot.kicks.map(key, pages);
-        let seed = Header { address: physical * PAGE, ..to_segment(node, to) };
         slot.htlb.set(page, Some(seed.encode()))?;
         Ok(page)
     }

@@ -26,6 +26,7 @@
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, and what its calls do here |
+//! | `groups`, `to_groups` | the library's groups for multicast: packets that the switches copy |
 //! | `begin` | calls, by operation |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
 //! | `driver` | what programs may set up, and what the driver refuses |
@@ -45,6 +46,7 @@ mod begin;
 pub mod command;
 mod driver;
 mod frames;
+mod groups;
 mod header;
 mod htlb;
 mod kick_pages;
@@ -58,6 +60,7 @@ mod serve;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod to_groups;
 mod translate;
 mod twist;
 mod way_in;
@@ -65,7 +68,7 @@ mod way_out;
 
 pub use slot::MemorySlot;
 
-use super::{Call, Cx, Feature, Nic, Token};
+use super::{Call, Cx, Feature, Nic, Pe, Token};
 use crate::host::{Answer, Polling};
 use crate::packet::{Node, Packet};
 use crate::time::Ps;
@@ -76,8 +79,8 @@ impl Nic for MemorySlot {
         "memory-slot"
     }
 
-    fn has(&self, _feature: Feature) -> bool {
-        false
+    fn has(&self, feature: Feature) -> bool {
+        feature == Feature::CopiedWrites && self.is.multicast.is_some()
     }
 
     fn polling(&self, _node: Node) -> Polling {
@@ -92,6 +95,10 @@ impl Nic for MemorySlot {
         let tail = cx.now();
         let serial = self.is.link.time(packet.wire_bytes.into());
         self.receive(cx, node, packet, Ps(tail.0.saturating_sub(serial.0)), tail);
+    }
+
+    fn left(&mut self, cx: &mut Cx<'_>, pe: Pe) {
+        self.refuse_groups_with(cx, pe.0);
     }
 
     fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {

@@ -32,8 +32,13 @@ pub fn set_tables(
     if ports.is_empty() {
         return Err("multicast needs a switch, and there is none here".into());
     }
-    for (switch, ports) in ports {
+    write(network, group, ports);
+    Ok(())
+}
+
+/// Writes a group's entry into the tables of these switches: to which ports its packets go.
+pub fn write(network: &mut Network, group: u16, tables: BTreeMap<u32, BTreeSet<u16>>) {
+    for (switch, ports) in tables {
         network.switch_mut(switch).set_multicast(group, ports.into_iter().collect());
     }
-    Ok(())
 }

@@ -12,6 +12,15 @@ use crate::time::Ps;
 const LINE_BYTES: u64 = 32;
 const LARGEST_BANK_BYTES: u64 = 1 << 40;
 
+/// The switches' tables for multicast, where the library may write them.
+#[derive(Debug, Clone, Copy)]
+pub struct MulticastTables {
+    /// The most groups.
+    pub groups: u64,
+    /// An entry of one switch is written.
+    pub write: Ps,
+}
+
 /// The parameters of a machine.
 #[derive(Debug, Clone)]
 pub struct Parameters {
@@ -48,6 +57,7 @@ pub struct Parameters {
     pub wire_header: u64,
     pub link: Rate,
     pub link_delay: Ps,
+    pub multicast: Option<MulticastTables>,
     // The way in.
     pub swif_receive: Ps,
     pub receive_tlb: Ps,
@@ -97,6 +107,7 @@ impl Parameters {
             wire_header: send.bytes_up_to("wire_header", 1 << 16)?,
             link: link.rate("rate")?,
             link_delay: link.time("delay")?,
+            multicast: multicast(&machine.section("switch"))?,
             swif_receive: receive.time("swif_receive")?,
             receive_tlb: receive.time("receive_tlb")?,
             receive_tlb_entries: receive.count_up_to("receive_tlb_entries", 1 << 20)? as usize,
@@ -160,6 +171,14 @@ impl Parameters {
 
 fn cycle(machine: &Machine, clock: &str) -> Result<Ps, MachineError> {
     Ok(Ps((1e6 / machine.section("clock").megahertz(clock)?).round() as u64))
+}
+
+fn multicast(switch: &Section<'_>) -> Result<Option<MulticastTables>, MachineError> {
+    if !switch.has("multicast_groups") {
+        return Ok(None);
+    }
+    let groups = switch.count_up_to("multicast_groups", 1 << 15)?;
+    Ok(Some(MulticastTables { groups, write: switch.time("multicast_write")? }))
 }
 
 /// The twist of the board's data lines, and what undoing it takes for each word.

@@ -2,6 +2,7 @@
 
 use super::command::{LoopBack, Refusal};
 use super::frames::{Frames, SegmentPage};
+use super::groups::Groups;
 use super::htlb::Htlb;
 use super::kick_pages::KickPages;
 use super::memory::{NicMemory, Side};
@@ -64,6 +65,7 @@ pub struct MemorySlot {
     pub(super) is: Parameters,
     pub(super) slots: Vec<Slot>,
     pub(super) due: Planned<Due>,
+    pub(super) groups: Groups,
 }
 
 impl MemorySlot {
@@ -91,7 +93,7 @@ impl MemorySlot {
             copied: Ps::ZERO,
         };
         let slots = (0..nodes).map(slot).collect();
-        Ok(MemorySlot { slots, is, due: Planned::new(Owner::Nic) })
+        Ok(MemorySlot { slots, is, due: Planned::new(Owner::Nic), groups: Groups::default() })
     }
 
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {

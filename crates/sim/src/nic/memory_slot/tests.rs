@@ -1,5 +1,6 @@
 //! The NIC as a whole, without programs.
 
+mod groups;
 mod protection;
 mod switch;
 
@@ -13,6 +14,7 @@ use crate::world::{Happened, World};
 use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const SEGMENT: usize = 1 << 16;
 
