@@ -16,8 +16,8 @@
 //!   no recorded address, so what they do is not noted: calls have its time.
 //! * **Waits.** [`Recorder::wait`] starts a wait that did not end at its first looks, for the call
 //!   that its thread is in.
-//! * **Events.** Where the file has room for them, each of these is an [event](events), too, with its
-//!   times, for a timeline.
+//! * **Events.** Where the file has room for them, each of these is an [event](events), too, with
+//!   its times, for a timeline.
 //!
 //! # Proof
 //!
