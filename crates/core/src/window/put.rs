@@ -532,7 +532,8 @@ impl<T: Plain> Window<T> {
             check_together(self, signals)?;
             let word = signals.target(pe, signal, 1, signal_access(op))?;
             let target = self.target(pe, index, from.len(), Access::Write)?;
-            // SAFETY: `from` is private memory, readable during the call; both ranges were resolved.
+            // SAFETY: `from` is private memory, readable during the call; both ranges were
+            // resolved.
             let put = unsafe {
                 target.route.put_signal(
                     &self.inner.pe,

@@ -451,8 +451,8 @@ impl Spot<'_> {
         Ok(value)
     }
 
-    /// Loads the word at the range's start as an atomic: in order with other atomics on it, on every
-    /// fabric.
+    /// Loads the word at the range's start as an atomic: in order with other atomics on it, on
+    /// every fabric.
     ///
     /// # Errors
     /// As for [`load`](Self::load).

@@ -3,9 +3,9 @@
 //!
 //! The table below covers two areas of addresses: the heap and the program's static data. In each,
 //! near PE `pe`'s counterpart of an address is mapped at `address + bias + pe * stride`. The table
-//! lists no PE while the library is not initialised, while all checks are on, and while the PE records. Where some PEs
-//! are far, it lists the near ones if their numbers follow each other. For PEs that are not listed,
-//! and for everything unusual, callers take the long way
+//! lists no PE while the library is not initialised, while all checks are on, and while the PE
+//! records. Where some PEs are far, it lists the near ones if their numbers follow each other. For
+//! PEs that are not listed, and for everything unusual, callers take the long way
 //! ([`State::spot`](crate::state::library::State::spot)), which also reports mistakes.
 
 use crate::state::handle::Ctx;

@@ -530,7 +530,7 @@ mod tests {
             let offset = window.inner.heap_offset().expect("it is a window of the heap");
             // SAFETY: the window has that size, outlives the lock, and nothing else uses it.
             let lock = unsafe { Migratory::new(job.pe.clone(), offset, 8) };
-            let (counters, version) = (Counters::default(), Cell::new(0));
+            let (counters, version) = (Counters::own(), Cell::new(0));
             let here = Here::new(&lock, &counters, &version, Patience::Forever);
             words[me].store(lock.local(place(WORD)).cast::<u64>(), Ordering::Release);
             job.barrier()?;

@@ -18,7 +18,8 @@ use rustix::fs::{SeekFrom, seek};
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// A file of records. Processes that inherit its descriptor, and the variable that names it, record.
+/// A file of records. Processes that inherit its descriptor, and the variable that names it,
+/// record.
 pub struct RecordFile {
     fd: OwnedFd,
     geometry: Geometry,

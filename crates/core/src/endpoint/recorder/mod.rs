@@ -10,25 +10,25 @@
 //!   it. A call inside of another call of the same thread is part of that call: the outermost has
 //!   the name, which is the C function's where the program is in C.
 //! * **Operations.** What the program resolves becomes a *recorded address*: a far one, of near
-//!   memory too, behind the [`Fabric`] that is the recorder. It notes each operation, and then makes
-//!   it: by the processor where the memory is mapped here, by the PE's fabric where it is not. The
-//!   library's own algorithms resolve by [`Pe::route`](super::pe::Pe::route), which gives no
-//!   recorded address, so what they do is not noted: calls have its time.
+//!   memory too, behind the [`Fabric`] that is the recorder. It notes each operation, and then
+//!   makes it: by the processor where the memory is mapped here, by the PE's fabric where it is
+//!   not. The library's own algorithms resolve by [`Pe::route`](super::pe::Pe::route), which gives
+//!   no recorded address, so what they do is not noted: calls have its time.
 //! * **Waits.** [`Recorder::wait`] starts a wait that did not end at its first looks, for the call
 //!   that its thread is in.
-//! * **Events.** Where the file has room for them, each of these is an [event](events), too, with its
-//!   times, for a timeline.
+//! * **Events.** Where the file has room for them, each of these is an [event](events), too, with
+//!   its times, for a timeline.
 //!
 //! # Proof
 //!
 //! *Recording changes no result.* 1. A recorded address is made of a route that was resolved and
 //! checked as without recording: it has the same PE, and the same pointer or the same far address,
-//! of which [`Place::of`] gives the one or the other back. 2. On a pointer, each operation makes the
-//! access by the same function of [`shm`] as [`Route`], or by `copy_overlapping`, which is a copy
-//! with more cases; a signal rings its PE in the same way. So order, atomicity and wake-ups are
-//! those of near memory. 3. Otherwise it is the fabric's own call, with the address that the fabric
-//! would have got. 4. A program sees from no call that an address is recorded: what asks whether
-//! memory is mapped, and what prepares a transfer, asks [`Route::unrecorded`].
+//! of which [`Place::of`] gives the one or the other back. 2. On a pointer, each operation makes
+//! the access by the same function of [`shm`] as [`Route`], or by `copy_overlapping`, which is a
+//! copy with more cases; a signal rings its PE in the same way. So order, atomicity and wake-ups
+//! are those of near memory. 3. Otherwise it is the fabric's own call, with the address that the
+//! fabric would have got. 4. A program sees from no call that an address is recorded: what asks
+//! whether memory is mapped, and what prepares a transfer, asks [`Route::unrecorded`].
 //!
 //! *No code of near memory changes.* [`Route`] keeps its two variants. While a PE records, `Window`
 //! and `Segment` list no near parts, and the C front end's table lists no PEs. So all of its

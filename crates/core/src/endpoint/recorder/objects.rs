@@ -99,7 +99,8 @@ unsafe impl Send for Counters {}
 unsafe impl Sync for Counters {}
 
 impl Counters {
-    fn own() -> Counters {
+    /// Counters that nobody reports.
+    pub(crate) fn own() -> Counters {
         let words = Box::new([const { AtomicU64::new(0) }; COUNTERS]);
         Counters { words: words[0].as_ptr(), _home: Home::Own(words) }
     }
