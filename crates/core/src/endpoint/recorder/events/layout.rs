@@ -171,7 +171,7 @@ pub(super) fn from_words(words: &[u64; WORDS]) -> Option<Event> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
