@@ -17,11 +17,11 @@
 //! Python's arrays are pointers that the borrow checker does not see. So each rule of the core that
 //! Rust's types keep has a reason of its own here:
 //!
-//! 1. **Arrays keep memory.** An array of a window shows a [`place::Part`], which holds a handle of
+//! 1. **Arrays keep memory.** An array of a window shows a `place::Part`, which holds a handle of
 //!    the core. As long as the array, a view of it or a memoryview exists, this PE has not dropped
 //!    the window, so the PEs do not agree to reuse its memory; and the handle keeps the job's
 //!    mapping, also after the job is finalised. `free` gives up the handle of the
-//!    [`window::Window`] object alone.
+//!    `window::Window` object alone.
 //! 2. **The garbage collector drops handles, and does nothing else.** Dropping one sets a bit of
 //!    this PE: it waits for nobody, and takes no lock that a waiting call has. The memory is given
 //!    away in the next collective call that makes or frees a window, when all PEs have dropped it:
@@ -30,17 +30,17 @@
 //! 3. **No Rust reference to Python's memory.** Other threads may write a buffer while a call has
 //!    given up the interpreter's lock, and peers may write arrays of windows at any time. So
 //!    buffers are read and written by the core's copies alone, through pointers
-//!    ([`buffer::Buffer`]). The buffer stays exported during the call, so its memory stays.
+//!    (`buffer::Buffer`). The buffer stays exported during the call, so its memory stays.
 //! 4. **Handles belong together.** Calls that take two handles are calls of the core, which
 //!    compares their owners. So handles of two jobs (`memonet.threads`) do not mix.
 //! 5. **Numbers are checked** by the core, as for any safe caller: PE, index, count, alignment.
 //! 6. **A guard is not outlived.** The array of a mutex shows memory only inside of its `with`: see
-//!    [`mutex`].
+//!    `mutex`.
 //!
 //! # Threads, and the interpreter's lock
 //!
 //! All handles may be used by all threads, as the core's may. A call that may wait for another PE,
-//! or that moves 64 KiB or more, gives up the interpreter's lock ([`blocking`]). So a thread that
+//! or that moves 64 KiB or more, gives up the interpreter's lock (`blocking`). So a thread that
 //! waits does not stop the others, and PEs that are threads of one interpreter (`memonet.threads`)
 //! do not wait for each other with the lock in hand. A wait for a word looks for some microseconds
 //! before it gives up the lock, but not where PEs share an interpreter.

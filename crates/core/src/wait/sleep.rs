@@ -3,7 +3,7 @@
 use super::interference::Interference;
 use super::{Awaiting, Terms, check};
 use crate::base::bells::this_cpu;
-use crate::base::clock::cycles;
+use crate::base::clock::{cycles, monotonic_nanos};
 use crate::base::doorbell::Doorbell;
 use crate::base::error::Quick;
 use crate::base::log::log;
@@ -138,7 +138,5 @@ impl Poll {
 /// Time until the next multiple of `interval`: sleepers that look at one moment share a timer's
 /// interrupt, and one end of the CPU's idling.
 fn to_common_time(interval: Duration) -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let past = now.tv_nsec as u64 + now.tv_sec as u64 % 60 * 1_000_000_000;
-    interval - Duration::from_nanos(past % interval.as_nanos() as u64)
+    interval - Duration::from_nanos(monotonic_nanos() % interval.as_nanos() as u64)
 }

@@ -38,6 +38,7 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 /// On the first call, either no other thread writes static data, or there is no launcher.
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     let made = MADE.get_or_init(|| {
+        statics::watch_forks()?;
         let job = memonet_fabrics::init()?;
         job.take_part(Participation::NotYet)?;
         // The digest of static data, which PEs compare even where none are shared.

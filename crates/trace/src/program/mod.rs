@@ -4,7 +4,7 @@
 //! * A call is a slice with its arguments. A wait is a slice inside of it, or alone where no call
 //!   waits. Between two calls the program computes: the track is empty there.
 //! * An arrow leads from a write to the wait that it has ended, and from the last PE that came to a
-//!   barrier or collective to the waits of the others ([causes]).
+//!   barrier or collective to the waits of the others (`causes.rs`).
 //! * A call without an end lasts until the PE's end, and says so.
 //!
 //! The events of a PE may be anything, as programs can write over them. So slices are cut where

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A PE maps its own part, and alone writes it. Nobody believes what another has written:
-//! [`Geometry::of`] compares the header with the length of the file before anything is mapped, and
+//! `Geometry::of` compares the header with the length of the file before anything is mapped, and
 //! the reader of a part checks each length that stands in it.
 //!
 //! As in [`base::layout`](crate::base::layout), the types exist for their sizes and offsets, and

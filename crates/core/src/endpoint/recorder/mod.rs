@@ -3,18 +3,18 @@
 //!
 //! A PE has a recorder where its launcher has given it a part of a [file of records](layout), and
 //! else none. Without one, nothing is recorded and nothing else changes: the one cost is that
-//! [`Pe::call`](super::pe::Pe::call), the start of a long wait and the resolution of an address ask
+//! `Pe::call`, the start of a long wait and the resolution of an address ask
 //! whether there is one. With one:
 //!
-//! * **Calls.** [`Recorder::begin`] starts a call of the program, and the guard that it gives ends
+//! * **Calls.** `Recorder::begin` starts a call of the program, and the guard that it gives ends
 //!   it. A call inside of another call of the same thread is part of that call: the outermost has
 //!   the name, which is the C function's where the program is in C.
 //! * **Operations.** What the program resolves becomes a *recorded address*: a far one, of near
 //!   memory too, behind the [`Fabric`] that is the recorder. It notes each operation, and then
 //!   makes it: by the processor where the memory is mapped here, by the PE's fabric where it is
-//!   not. The library's own algorithms resolve by [`Pe::route`](super::pe::Pe::route), which gives
+//!   not. The library's own algorithms resolve by `Pe::route`, which gives
 //!   no recorded address, so what they do is not noted: calls have its time.
-//! * **Waits.** [`Recorder::wait`] starts a wait that did not end at its first looks, for the call
+//! * **Waits.** `Recorder::wait` starts a wait that did not end at its first looks, for the call
 //!   that its thread is in.
 //! * **Events.** Where the file has room for them, each of these is an [event](events), too, with
 //!   its times, for a timeline.
@@ -23,20 +23,20 @@
 //!
 //! *Recording changes no result.* 1. A recorded address is made of a route that was resolved and
 //! checked as without recording: it has the same PE, and the same pointer or the same far address,
-//! of which [`Place::of`] gives the one or the other back. 2. On a pointer, each operation makes
-//! the access by the same function of [`shm`] as [`Route`], or by `copy_overlapping`, which is a
+//! of which `Place::of` gives the one or the other back. 2. On a pointer, each operation makes
+//! the access by the same function of [`shm`] as `Route`, or by `copy_overlapping`, which is a
 //! copy with more cases; a signal rings its PE in the same way. So order, atomicity and wake-ups
 //! are those of near memory. 3. Otherwise it is the fabric's own call, with the address that the
 //! fabric would have got. 4. A program sees from no call that an address is recorded: what asks
-//! whether memory is mapped, and what prepares a transfer, asks [`Route::unrecorded`].
+//! whether memory is mapped, and what prepares a transfer, asks `Route::unrecorded`.
 //!
-//! *No code of near memory changes.* [`Route`] keeps its two variants. While a PE records, `Window`
+//! *No code of near memory changes.* `Route` keeps its two variants. While a PE records, `Window`
 //! and `Segment` list no near parts, and the C front end's table lists no PEs. So all of its
 //! operations take the path for far PEs, which is out of line.
 //!
 //! *Counts are exact.* Each word of a part is written by threads of one process, with atomic
 //! additions unless the process has one thread. A process that the PE has forked off records
-//! nothing ([`Recorder::is_on`]).
+//! nothing (`Recorder::is_on`).
 
 pub mod events;
 mod fabric;

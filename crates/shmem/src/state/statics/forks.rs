@@ -8,8 +8,8 @@
 
 use crate::state::near;
 use crate::state::shared::Shared;
-use memonet_core::Job;
 use memonet_core::unstable::segment::page_size;
+use memonet_core::{Error, Job, Result};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -59,18 +59,41 @@ unsafe fn separate<'a>(word: *mut u32) -> &'a AtomicU32 {
     unsafe { AtomicU32::from_ptr(word) }
 }
 
+/// Has the functions below called at each fork. Comes before all others of the library, so that a
+/// child has its own copy when their handlers run. In a statically linked program, their variables
+/// are among the shared pages.
+///
+/// # Errors
+/// [`Error::System`] without memory.
+pub fn watch() -> Result<()> {
+    static DONE: OnceLock<i32> = OnceLock::new();
+    // SAFETY: the three functions have the signature that libc calls. The library is never
+    // unloaded, so they stay valid.
+    let register = || unsafe {
+        libc::pthread_atfork(
+            Some(before_fork),
+            Some(after_fork_in_parent),
+            Some(after_fork_in_child),
+        )
+    };
+    match *DONE.get_or_init(register) {
+        0 => Ok(()),
+        errno => {
+            let why = std::io::Error::from_raw_os_error(errno);
+            Err(Error::System {
+                call: "pthread_atfork".into(),
+                answer: why,
+                hint: "Free some memory",
+            })
+        }
+    }
+}
+
 /// From now on, children get private copies of the shared pages.
 pub fn copy_for_children(job: &Job, shared: &[Shared]) {
-    if !shared.is_empty() && FOR_CHILDREN.set((job.clone(), shared.to_vec())).is_ok() {
-        // SAFETY: the three functions have the signature that libc calls. The library is never
-        // unloaded, so they stay valid.
-        unsafe {
-            libc::pthread_atfork(
-                Some(before_fork),
-                Some(after_fork_in_parent),
-                Some(after_fork_in_child),
-            )
-        };
+    if !shared.is_empty() {
+        // The first job of a process stays its only one.
+        let _ = FOR_CHILDREN.set((job.clone(), shared.to_vec()));
     }
 }
 

@@ -20,6 +20,7 @@ mod forks;
 mod linked;
 mod search;
 
+pub use forks::watch as watch_forks;
 pub use forks::{has_copies, threads};
 pub use linked::is_linked;
 pub use search::{ENV_LIBS, is_constant, not_loaded};
