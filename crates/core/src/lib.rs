@@ -81,6 +81,7 @@ mod window;
 /// These parts change with the library, without notice: programs should not use them. Whoever does
 /// has read the contract and the proof at the head of the part.
 pub mod unstable {
+    pub use crate::base::clock::monotonic;
     pub use crate::base::{layout, log, settings, shm};
     pub use crate::endpoint::{ending, fabric, mixture, recorder};
     pub use crate::lifecycle::launch;

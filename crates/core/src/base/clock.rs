@@ -21,8 +21,8 @@ pub(crate) fn cycles() -> u64 {
     }
 }
 
-/// Reads a clock of the system: by libc, which finds it under tools such as Valgrind, too, where the
-/// kernel's page of functions is not what it seems.
+/// Reads a clock of the system: by libc, which finds it under tools such as Valgrind, too, where
+/// the kernel's page of functions is not what it seems.
 fn read(clock: libc::clockid_t) -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a variable of that type. Each Linux has the clocks that this is called for.
@@ -31,7 +31,7 @@ fn read(clock: libc::clockid_t) -> Duration {
 }
 
 /// The clock that only goes forward.
-pub(crate) fn monotonic() -> Duration {
+pub fn monotonic() -> Duration {
     read(libc::CLOCK_MONOTONIC)
 }
 

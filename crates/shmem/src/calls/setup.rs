@@ -156,8 +156,7 @@ pub unsafe fn info_get_name(call: &'static str, name: *mut c_char) {
 pub unsafe fn pcontrol(_call: &'static str, _level: c_int) {}
 
 pub unsafe fn wtime(_call: &'static str) -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+    memonet_core::unstable::monotonic().as_secs_f64()
 }
 
 pub unsafe fn nodename(_call: &'static str) -> *mut c_char {
