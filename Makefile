@@ -49,7 +49,7 @@ programs:
 # The package of the source tree, with the module and the command that cargo has built.
 PYTHON_SITE = $(abspath $(TARGET)/python)
 python-test: $(VENV)-python/ready
-	$(CARGO) build --workspace --all-targets
+	$(CARGO) build -p memonet-python -p memonet-cli
 	rm -rf $(PYTHON_SITE) && mkdir -p $(PYTHON_SITE)/memonet
 	ln -s $(abspath crates/python/memonet)/*.py* $(abspath crates/python/memonet)/py.typed $(PYTHON_SITE)/memonet/
 	ln -s $(abspath $(TARGET))/debug/lib_memonet.so $(PYTHON_SITE)/memonet/_memonet.abi3.so
