@@ -177,7 +177,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let (module, operation) = &template.implementation;
     let call = format!("crate::calls::{module}::{operation}{generics}({})", arguments.join(", "));
     let call = match waits(module, operation) {
-        true => format!("memonet_core::unstable::segment::within(\"{name}\", || {call})"),
+        true => format!("crate::state::within(\"{name}\", || {call})"),
         false => call,
     };
     let call = if returned { format!("result.write({call})") } else { call };
