@@ -174,18 +174,13 @@ fn start(mut spec: Spec) -> Result<Outcome> {
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
-    for complaint in settings::complaints(options.names_of_variables()) {
-        supervisor.say(&complaint);
-    }
-    if let Some(note) = note {
-        supervisor.say(&note);
-    }
-    if let Some(found) = mpi {
-        supervisor.say(&found.warning());
-    }
-    if options.verbose {
-        supervisor.say(&binding.describe(0, npes));
-    }
+    let described = options.verbose.then(|| binding.describe(0, npes));
+    settings::complaints(options.names_of_variables())
+        .into_iter()
+        .chain(note)
+        .chain(mpi.map(|found| found.warning()))
+        .chain(described)
+        .for_each(|text| supervisor.say(&text));
     let of_pe = images
         .iter()
         .zip(&programs)
@@ -201,14 +196,15 @@ fn start(mut spec: Spec) -> Result<Outcome> {
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let (outcome, fates) = supervisor.watch(&mut starts)?;
-    let outcome = match trace.zip(records.as_ref()) {
-        Some((trace, records)) => {
+    let Some(records) = records else { return Ok(outcome) };
+    let outcome = match trace {
+        Some(trace) => {
             let stages = report.as_ref().and_then(machine::Report::stages);
             trace.write_here(records.file(), fates, stages, outcome)
         }
         None => outcome,
     };
-    if let Some((forms, records)) = forms.zip(records) {
+    if let Some(forms) = forms {
         let machine = report.as_ref().map(machine::Report::text);
         forms.write(&stats::Report::new(npes, records.read()?, machine))?;
     }
