@@ -42,7 +42,8 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            // In one write: launchers of others may end before they have passed on a second one.
+            let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
             ExitCode::from(42)
         }
     }
