@@ -9,6 +9,12 @@ use crate::wait::{self, Awaiting, Terms};
 use crate::endpoint::recorder::objects::Counters;
 use crate::sync::tickets::{Mode, Tickets};
 
+/// What the holder's word has of a PE.
+#[inline(always)]
+fn mark(pe: &Pe) -> u32 {
+    (pe.me() as u32 + 1) << 1
+}
+
 /// The data and their lock.
 pub(super) struct NearData {
     pub(super) tickets: Tickets,
@@ -39,20 +45,38 @@ impl NearData {
         if self.tickets.poison() != 0 {
             return self.poisoned(pe, ticket, mode);
         }
-        counters.used();
-        let me = (pe.me() as u32 + 1) << 1;
-        if self.tickets.holder() != me {
-            counters.handed_over();
-        }
+        self.begin(pe, counters);
         if mode == Mode::Alone {
             if let Some(shadow) = self.shadow {
                 // SAFETY: data and shadow do not overlap and have one length; this thread is in
                 // alone.
                 unsafe { shm::copy(shadow, self.data, self.bytes) };
             }
-            self.tickets.set_holder(me | 1);
+            self.tickets.set_holder(mark(pe) | 1);
         }
         Ok(Some(ticket))
+    }
+
+    /// Enters alone, if that is one instruction.
+    #[inline(always)]
+    pub(super) fn enter_at_once(&self, pe: &Pe, counters: &Counters) -> Option<u32> {
+        let ticket = self.tickets.enter_again(Mode::Alone)?;
+        if self.tickets.poison() != 0 || self.shadow.is_some() {
+            self.tickets.leave(pe, ticket, Mode::Alone);
+            return None;
+        }
+        self.begin(pe, counters);
+        self.tickets.set_holder(mark(pe) | 1);
+        Some(ticket)
+    }
+
+    /// Counts a use.
+    #[inline(always)]
+    fn begin(&self, pe: &Pe, counters: &Counters) {
+        counters.used();
+        if self.tickets.holder() != mark(pe) {
+            counters.handed_over();
+        }
     }
 
     #[cold]
@@ -65,7 +89,7 @@ impl NearData {
     #[inline(always)]
     pub(super) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
         if mode == Mode::Alone {
-            self.tickets.set_holder((pe.me() as u32 + 1) << 1);
+            self.tickets.set_holder(mark(pe));
         }
         self.tickets.leave(pe, ticket, mode);
     }

@@ -35,9 +35,10 @@ use crate::sync::tickets::Mode;
 /// ```
 ///
 /// Readers and writers enter in the order in which they asked: readers with no writer between them
-/// enter together, and a writer enters after all before it. So neither keeps the other out. Far,
-/// the data have a home. Writers bring there what they have changed; readers keep a copy, and get
-/// what is newer.
+/// enter together, and a writer enters after all before it. Near, writers that ask just as one
+/// leaves may come before those who wait, at most 16 times in a row. So neither keeps the other
+/// out. Far, the data have a home. Writers bring there what they have changed; readers keep a copy,
+/// and get what is newer.
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Protocol,
@@ -167,11 +168,31 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[inline(always)]
     #[track_caller]
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
-        let _call = self.pe.begin("RwLock::write", Location::caller(), None);
+        match self.write_at_once() {
+            Some(guard) => Ok(guard),
+            None => self.write_slowly("RwLock::write"),
+        }
+    }
+
+    /// The data, if they lie near, no other thread wants them, and nothing is recorded.
+    #[inline(always)]
+    pub(super) fn write_at_once(&self) -> Option<WriteGuard<'_, T>> {
+        match &self.way {
+            Protocol::Near(near) if self.pe.recorder().is_none() => {
+                near.enter_at_once(&self.pe, &self.counters).map(|ticket| self.writing(ticket))
+            }
+            _ => None,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(super) fn write_slowly(&self, call: &'static str) -> Result<WriteGuard<'_, T>> {
         let at = Location::caller();
-        let entered = calls::within("RwLock::write", Some(at), None, || {
-            self.enter(Mode::Alone, Patience::Forever)
-        });
+        let _call = self.pe.begin(call, at, None);
+        let entered =
+            calls::within(call, Some(at), None, || self.enter(Mode::Alone, Patience::Forever));
         match entered? {
             Some(ticket) => Ok(self.writing(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
@@ -362,13 +383,27 @@ impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         let lock = self.lock;
+        match &lock.way {
+            Protocol::Near(near) if lock.pe.recorder().is_none() && !std::thread::panicking() => {
+                near.leave(&lock.pe, self.ticket, Mode::Alone);
+            }
+            _ => self.drop_slowly(),
+        }
+    }
+}
+
+impl<T: Data + ?Sized> WriteGuard<'_, T> {
+    #[cold]
+    #[inline(never)]
+    fn drop_slowly(&mut self) {
+        let lock = self.lock;
         let left = if std::thread::panicking() && !self.panicking {
             lock.way.leave_broken(&lock.pe, &lock.counters, self.ticket)
         } else {
             lock.leave(self.ticket, Mode::Alone, self.changed)
         };
         if let Err(error) = left {
-            self.lock.pe.surface_later(*error);
+            lock.pe.surface_later(*error);
         }
     }
 }

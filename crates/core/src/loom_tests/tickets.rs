@@ -56,10 +56,17 @@ fn take(pe: &Pe, mode: Mode) {
 /// Each of these PEs, in a thread of its own, the first one here. None stands for one that gives
 /// up.
 fn meet(npes: usize, who: &'static [(usize, Option<Mode>)]) {
+    meet_often(npes, 1, who);
+}
+
+/// As [`meet`], each so many times.
+fn meet_often(npes: usize, times: usize, who: &'static [(usize, Option<Mode>)]) {
     let pes = job_with_tickets(npes);
-    let act = |pe: &Pe, mode: Option<Mode>| match mode {
-        Some(mode) => take(pe, mode),
-        None => drop(tickets(pe).draw_and_give_up(pe, Mode::Alone)),
+    let act = move |pe: &Pe, mode: Option<Mode>| {
+        (0..times).for_each(|_| match mode {
+            Some(mode) => take(pe, mode),
+            None => drop(tickets(pe).draw_and_give_up(pe, Mode::Alone)),
+        });
     };
     let others: Vec<_> = who[1..]
         .iter()
@@ -71,11 +78,12 @@ fn meet(npes: usize, who: &'static [(usize, Option<Mode>)]) {
     act(&pes[who[0].0], who[0].1);
     others.into_iter().for_each(|other| other.join().unwrap());
     let written = who.iter().filter(|(_, mode)| *mode == Some(Mode::Alone)).count();
-    assert_eq!(load(&pes[0], DATA), written as u64);
-    // All tickets are used up, and the next one comes in at once.
-    let all = who.len() as u64;
-    assert_eq!((load(&pes[0], 0), load(&pes[0], 8)), (all, all << 32 | all));
-    assert!(tickets(&pes[0]).try_enter(&pes[0], Mode::Alone).unwrap().is_some());
+    assert_eq!(load(&pes[0], DATA), (written * times) as u64);
+    // No ticket waits any more: who comes now comes in at once.
+    for mode in [Mode::Shared, Mode::Alone] {
+        let ticket = tickets(&pes[0]).try_enter(&pes[0], mode).unwrap().expect("nobody is in");
+        tickets(&pes[0]).leave(&pes[0], ticket, mode);
+    }
 }
 
 const ALONE: Option<Mode> = Some(Mode::Alone);
@@ -84,6 +92,22 @@ const SHARED: Option<Mode> = Some(Mode::Shared);
 #[test]
 fn two_alone() {
     explore(0, || meet(2, &[(0, ALONE), (1, ALONE)]));
+}
+
+/// A PE that has been in may come in again before the one that waits.
+#[test]
+fn two_alone_twice() {
+    explore(3, || meet_often(2, 2, &[(0, ALONE), (1, ALONE)]));
+}
+
+#[test]
+fn one_alone_and_a_reader_twice() {
+    explore(3, || meet_often(2, 2, &[(0, ALONE), (1, SHARED)]));
+}
+
+#[test]
+fn one_alone_twice_and_one_that_gives_up() {
+    explore(3, || meet_often(2, 2, &[(0, ALONE), (1, None)]));
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! The queue for shared data in memory that all PEs have mapped: fair, for threads of any PEs,
-//! exclusive or shared.
+//! The queue for shared data in memory that all PEs have mapped: for threads of any PEs, exclusive
+//! or shared, with a bound on how often one is overtaken.
 //!
-//! Each thread draws a ticket, and is let in in the order of the tickets. The words lie beside each
-//! other, in front of the data that they protect, so the cache line that brings the turn also
-//! brings the data:
+//! Each thread that finds another one in draws a ticket, and is let in in the order of the tickets.
+//! The words lie beside each other, in front of the data that they protect, so the cache line that
+//! brings the turn also brings the data:
 //!
 //! | byte | name | meaning |
 //! |---|---|---|
 //! | 0 | next | tickets drawn so far: the number of the next one. Bit 63: no more are given |
-//! | 8 | turn | lower half, *entry*: the ticket that may come in next; upper half, *exit*: how many have left. Both count modulo 2^32 |
+//! | 8 | turn | lower half, *entry*: the ticket that may come in next, or is in alone; upper half, *exit*: how many have left, or what is said below. Both count modulo 2^32 |
 //! | 16 | holder | the last that came in alone: PE number + 1, in bits 1-31; bit 0: it may be changing the data now |
 //! | 20 | poison | number + 1 of the PE that panicked while it changed the data; 0: none |
 //!
@@ -17,10 +17,19 @@
 //! slots lies a word for each PE: how many of its threads are in shared. No turn depends on it, but
 //! the waits of others end if a PE leaves the job with some.
 //!
-//! **Alone**: draw t; wait until exit = t. Leave: entry and exit become t + 1, by one store.
-//! **Shared**: draw t; wait until entry = t; add 1 to entry; leave by adding 1 to exit. **Giving
-//! up** ticket t: mark its slot. A thread that then finds entry = t and the mark takes the mark
-//! away, which only one can. It comes in and leaves in place of the owner, by adding 1 to both.
+//! A ticket that was used alone can be used **again**. Then entry = t, and exit is no count: it is t,
+//! 2^31, and twice the number of turns that were taken by t while somebody waits; and 1 more where t
+//! is *open*. As at most 2^30 threads are in, no count of those that have left looks like that.
+//!
+//! **Alone**: if t is open, compare-and-swap the turn for itself with exit + 1. Otherwise draw t;
+//! wait until exit = t. **Leave**: if no later ticket was drawn, t is open with n = 0. If one was,
+//! t is open with the turns so far, up to [`RUN`]; then entry and exit become t + 1. All by one
+//! store. **Shared**: draw t; wait until entry = t; add 1 to entry; leave by adding 1 to exit.
+//! **Behind an open ticket**: the thread with the next one looks twice, as others may come first.
+//! Then it *closes* the open one: it compare-and-swaps entry and exit for t + 1, which lets itself
+//! in. **Giving up** ticket t: mark its slot. A thread that then finds the mark, and entry = t or
+//! the ticket before open, closes that and takes the mark away, which only one can. It comes in and
+//! leaves in place of the owner, by adding 1 to both.
 //!
 //! **Proof.**
 //!
@@ -28,40 +37,50 @@
 //!   come in shared, has left, or has given up: never while it waits to be alone or is in alone. So
 //!   until then all later tickets are outside. exit = t says that t others have left: the tickets
 //!   before t, as no other can have come in. The one store by which it leaves is the only write to
-//!   the word: threads that could add to it are outside.
-//! * Q2: *Fair.* No ticket overtakes another: entry takes each in turn. Readers that drew one after
-//!   the other are in together; a writer waits only for the tickets before it.
+//!   the word: threads that could add to it are outside, and others compare-and-swap only words
+//!   that are open. Of those that do, whether to come in or to close, one succeeds. While t is
+//!   open, nobody is in; then the one that succeeds to come in is what t's owner was.
+//! * Q2: *Fair, but for a bound.* No ticket overtakes another: entry takes each in turn. Readers
+//!   that drew one after the other are in together; a writer waits only for the tickets before it.
+//!   Threads that use an open ticket overtake those who wait. When t's holder leaves and sees that
+//!   somebody waits, n grows, and at [`RUN`] entry moves on. So each ticket is used for at most
+//!   [`RUN`] turns after the next one was drawn, and a thread with k tickets before it waits for at
+//!   most [`RUN`] times k + 1 turns.
 //! * Q3: *The next one sees what the last one wrote.* All stores to the data come before the store
 //!   or locked addition that lets the next one in, which reads the turn before the data. A
 //!   processor with weaker order gets both from [`shm`].
 //! * Q4: *No wake-up is lost.* A waiter writes its slot, announces itself at its doorbell, executes
-//!   the barrier that orders ringers, and looks at the turn once more. The thread that lets it in
-//!   writes the turn, orders that before its next loads as every ringer does, and then reads the
-//!   slot. As with the [doorbell](crate::base::doorbell): if it reads the slot before the barrier,
-//!   the turn was written before the barrier too, and the waiter's look sees it; if after, the slot
-//!   is there. The same barrier stands between the mark of a waiter that gives up and its look at
-//!   the turn. A waiter that spins finds its turn without a slot, so slots are written only when a
-//!   wait lasts.
+//!   the barrier that orders ringers, and looks at the turn once more. The thread that lets it in,
+//!   or leaves the ticket before open, writes the turn, orders that before its next loads as every
+//!   ringer does, and then reads the slot. As with the [doorbell](crate::base::doorbell): if it
+//!   reads the slot before the barrier, the turn was written before the barrier too, and the
+//!   waiter's look sees it; if after, the slot is there. The same barrier stands between the mark
+//!   of a waiter that gives up and its look at the turn. A waiter that spins finds its turn without
+//!   a slot, so slots are written only when a wait lasts.
 //! * Q5: *A slot has one ticket at a time.* Only a ticket less than the number of slots ahead of
 //!   entry writes its slot. A waiter further behind has no slot, and looks at the turn at every
 //!   poll interval. A ticket can be given up only by its slot. So a call with a time limit draws no
 //!   ticket that has no slot yet: it waits outside of the queue for one that has. There others may
 //!   overtake it, and its limit holds.
 //! * Q6: *Numbers do not wrap.* Entry, exit and tickets are compared modulo 2^32. That is right as
-//!   long as no ticket is 2^32 or more ahead of exit. Tickets pile up in two ways: readers whose
+//!   long as no ticket is 2^31 or more ahead of exit. Tickets pile up in two ways: readers whose
 //!   guards are forgotten stay in; a wait that ends with an error, before its ticket has a slot,
 //!   leaves a ticket that is never passed. A reader that finds [`MOST`] readers in leaves again,
 //!   and is refused. A waiter with as many tickets before it sets bit 63 of *next*; from then on
-//!   every caller is refused. From there to 2^32 there are more numbers than threads that have
+//!   every caller is refused. From there to 2^31 there are more numbers than threads that have
 //!   drawn and not yet looked.
+//! * Q7: *No open ticket is forgotten.* The thread behind it closes it: at a look, or at the one
+//!   that its being woken leads to (Q4). If that thread has given up, the mark is there: the thread
+//!   that leaves the ticket open finds it, or the one that gave up finds the ticket open (Q4), and
+//!   either closes it.
 //!
-//! **The turn is polled at a pace** ([`paced_polling`](crate::wait::paced_polling)). Words and
-//! small data are in one line. So the PE that has this line may leave, draw, and, if no other has
-//! drawn meanwhile, come in again before the line goes to another CPU. How often the line goes is
-//! nearly all that contention costs. Two PEs that each add to a word take 15 to 17 million turns
-//! per second; with a look after each `pause` 10 to 12; with twice the intervals 11 to 14. A bare
-//! ticket lock with its word in its line takes 15 to 20: it stores two words a turn where this
-//! stores four (the holder's twice, so that a death in between is seen).
+//! **Why tickets are used again, and the turn is polled at a pace.** Words and small data are in
+//! one line. How often that line goes to another CPU is nearly all that contention costs. A thread
+//! that leaves and comes back at once finds the line where it is, and takes one instruction; so it
+//! may, [`RUN`] times. The one that waits looks [now and then](crate::wait::paced_polling), as each
+//! look takes the line. Two PEs that each add to a word so take 35 to 42 million turns per second
+//! together, where a bare ticket lock with its word in its line takes 12 to 15 (two CPUs far
+//! apart), and 26 where that takes 31 (near).
 //!
 //! **Failures.** A ticket whose owner died is never passed. All behind it learn of the death, as
 //! every wait does, and each gives its own ticket up. So a death costs the PEs that wait then their
@@ -82,7 +101,11 @@ pub(crate) const POISON: usize = 20;
 pub(crate) const HEAD: usize = 24;
 
 /// Tickets that may be in, or wait, at once (Q6).
-pub(crate) const MOST: u32 = 1 << 31;
+pub(crate) const MOST: u32 = 1 << 30;
+/// Turns in a row that threads may take alone by one ticket while others wait (Q2).
+pub(crate) const RUN: u32 = if cfg!(loom) { 2 } else { 16 };
+/// What exit is ahead of entry by, at the least, while a ticket is used again.
+const AGAIN: u32 = 1 << 31;
 /// The bit of *next* by which all further callers are refused (Q6).
 pub(crate) const EXHAUSTED: u64 = 1 << 63;
 
@@ -151,6 +174,40 @@ fn turn(entry: u32, exit: u32) -> u64 {
     u64::from(exit) << 32 | u64::from(entry)
 }
 
+/// The turn word while anybody may come in by `ticket` again, which was used for so many turns.
+fn open(ticket: u32, turns: u32) -> u64 {
+    turn(ticket, ticket.wrapping_add(AGAIN + 2 * turns + 1))
+}
+
+/// By how much exit is ahead of entry, beyond [`AGAIN`]: twice the turns of a ticket that is used
+/// again, and 1 where it is open. Where exit is a count, that is more.
+#[inline(always)]
+fn again(turn: u64) -> u32 {
+    exit(turn).wrapping_sub(entry(turn)).wrapping_sub(AGAIN)
+}
+
+/// Whether anybody may come in alone by the ticket that entry names.
+#[inline(always)]
+fn is_open(turn: u64) -> bool {
+    let again = again(turn);
+    again <= 2 * RUN && again % 2 == 1
+}
+
+#[inline(always)]
+fn is_turn_of(turn: u64, ticket: u32, mode: Mode) -> bool {
+    match mode {
+        Mode::Alone => exit(turn) == ticket,
+        Mode::Shared => entry(turn) == ticket,
+    }
+}
+
+/// How many turns were taken by the ticket of the thread that is in alone.
+#[inline(always)]
+fn turns_of(turn: u64) -> u32 {
+    let again = again(turn);
+    if again <= 2 * RUN { again / 2 } else { 1 }
+}
+
 impl Tickets {
     /// # Safety
     /// `head` is aligned to 8 and has [`HEAD`] bytes, `tail` is, too, and has [`tail_for`] `npes`;
@@ -168,74 +225,77 @@ impl Tickets {
 
     /// Loads one of the words of the head.
     #[inline(always)]
-    fn load<T: Word>(self, at: usize) -> T {
+    fn load<T: Word>(&self, at: usize) -> T {
         // SAFETY: an aligned word of the head, as `new`'s caller promised.
         unsafe { shm::load(self.head.wrapping_add(at).cast()) }
     }
 
     #[inline(always)]
-    fn store<T: Word>(self, at: usize, value: T) {
+    fn store<T: Word>(&self, at: usize, value: T) {
         // SAFETY: as in `load`.
         unsafe { shm::store(self.head.wrapping_add(at).cast(), value) }
     }
 
     #[inline(always)]
-    fn add(self, at: usize, operand: u64) -> u64 {
+    fn add(&self, at: usize, operand: u64) -> u64 {
         // SAFETY: as in `load`.
         unsafe { shm::fetch_op(self.head.wrapping_add(at), 8, AtomicOp::Add, operand) }
     }
 
     #[inline(always)]
-    fn replace(self, at: usize, old: u64, new: u64) -> bool {
+    fn replace(&self, at: usize, old: u64, new: u64) -> bool {
         // SAFETY: as in `load`.
         unsafe { shm::compare_swap_sized(self.head.wrapping_add(at), 8, old, new) == old }
     }
 
-    fn slot(self, ticket: u32) -> *mut u64 {
+    fn slot(&self, ticket: u32) -> *mut u64 {
         self.slots.wrapping_add((ticket & self.mask) as usize)
     }
 
-    fn load_slot(self, ticket: u32) -> u64 {
+    fn load_slot(&self, ticket: u32) -> u64 {
         // SAFETY: one of the slots, as `new`'s caller promised.
         unsafe { shm::load(self.slot(ticket)) }
     }
 
-    fn store_slot(self, ticket: u32, value: u64) {
+    fn store_slot(&self, ticket: u32, value: u64) {
         // SAFETY: as in `load_slot`.
         unsafe { shm::store(self.slot(ticket), value) }
     }
 
     /// The holder's word.
     #[inline(always)]
-    pub(crate) fn holder(self) -> u32 {
+    pub(crate) fn holder(&self) -> u32 {
         self.load(HOLDER)
     }
 
     /// Writes the holder's word. The caller is in alone.
     #[inline(always)]
-    pub(crate) fn set_holder(self, value: u32) {
+    pub(crate) fn set_holder(&self, value: u32) {
         self.store(HOLDER, value);
     }
 
     /// Number + 1 of the PE that panicked in here; 0: none.
     #[inline(always)]
-    pub(crate) fn poison(self) -> u32 {
+    pub(crate) fn poison(&self) -> u32 {
         self.load(POISON)
     }
 
     /// Writes the poison word. The caller is in alone.
-    pub(crate) fn set_poison(self, value: u32) {
+    pub(crate) fn set_poison(&self, value: u32) {
         self.store(POISON, value);
     }
 
     /// The turn word, which changes whenever a thread comes in shared or leaves.
-    pub(crate) fn turns(self) -> u64 {
+    pub(crate) fn turns(&self) -> u64 {
         self.load(TURN)
     }
 
     /// Waits for a turn. Gives the ticket, for [`leave`](Self::leave).
     #[inline(always)]
-    pub(crate) fn enter(self, pe: &Pe, mode: Mode) -> Quick<u32> {
+    pub(crate) fn enter(&self, pe: &Pe, mode: Mode) -> Quick<u32> {
+        if let Some(ticket) = self.enter_again(mode) {
+            return Ok(ticket);
+        }
         let ticket = self.draw()?;
         if !self.may_enter(ticket, mode) {
             self.wait(pe, ticket, mode, Patience::Forever)?;
@@ -244,7 +304,10 @@ impl Tickets {
     }
 
     /// [`enter`](Self::enter), giving up with [`Error::Timeout`].
-    pub(crate) fn enter_within(self, pe: &Pe, mode: Mode, limit: &Limit) -> Quick<u32> {
+    pub(crate) fn enter_within(&self, pe: &Pe, mode: Mode, limit: &Limit) -> Quick<u32> {
+        if let Some(ticket) = self.enter_again(mode) {
+            return Ok(ticket);
+        }
         let draw = || self.draw_if(|ticket| self.has_slot(ticket)); // Q5
         let ticket = match draw()? {
             Some(ticket) => ticket,
@@ -258,8 +321,18 @@ impl Tickets {
         self.entered(pe, ticket, mode)
     }
 
+    /// Comes in alone by a ticket that is open.
     #[inline(always)]
-    fn draw(self) -> Quick<u32> {
+    pub(crate) fn enter_again(&self, mode: Mode) -> Option<u32> {
+        let seen = self.load(TURN);
+        let enters = is_open(seen)
+            && mode == Mode::Alone
+            && self.replace(TURN, seen, seen.wrapping_add(1 << 32));
+        enters.then_some(entry(seen))
+    }
+
+    #[inline(always)]
+    fn draw(&self) -> Quick<u32> {
         let drawn = self.add(NEXT, 1);
         if drawn & EXHAUSTED != 0 {
             return Err(exhausted());
@@ -268,9 +341,25 @@ impl Tickets {
     }
 
     /// Comes in if that needs no waiting.
-    pub(crate) fn try_enter(self, pe: &Pe, mode: Mode) -> Quick<Option<u32>> {
+    pub(crate) fn try_enter(&self, pe: &Pe, mode: Mode) -> Quick<Option<u32>> {
+        if let Some(ticket) = self.enter_again(mode) {
+            return Ok(Some(ticket));
+        }
         if let Some(ticket) = self.draw_if(|ticket| self.may_enter(ticket, mode))? {
             return self.entered(pe, ticket, mode).map(Some);
+        }
+        let seen = self.turns();
+        if is_open(seen) {
+            // It is open for one that comes alone. No other waits, or those who waited have given
+            // up.
+            let next = entry(seen).wrapping_add(1);
+            if self.load::<u64>(NEXT) as u32 == next {
+                self.close_before(next);
+            }
+            self.wake_waiting(pe, next);
+            if let Some(ticket) = self.draw_if(|ticket| self.may_enter(ticket, mode))? {
+                return self.entered(pe, ticket, mode).map(Some);
+            }
         }
         // A program may try until it succeeds. Such a loop is a wait, and ends like one.
         wait::test(pe, || None::<()>);
@@ -282,7 +371,7 @@ impl Tickets {
 
     /// Draws the next ticket if it is `wanted`.
     #[inline(always)]
-    fn draw_if(self, wanted: impl Fn(u32) -> bool) -> Quick<Option<u32>> {
+    fn draw_if(&self, wanted: impl Fn(u32) -> bool) -> Quick<Option<u32>> {
         loop {
             let next: u64 = self.load(NEXT);
             if next & EXHAUSTED != 0 {
@@ -300,22 +389,34 @@ impl Tickets {
 
     /// Whether `ticket` may use its slot by now (Q5). True also for a ticket that others have drawn
     /// and used meanwhile: then drawing it fails.
-    fn has_slot(self, ticket: u32) -> bool {
+    fn has_slot(&self, ticket: u32) -> bool {
         let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
         ahead as i32 <= self.mask as i32
     }
 
-    #[inline(always)]
-    fn may_enter(self, ticket: u32, mode: Mode) -> bool {
-        let turn = self.load(TURN);
-        match mode {
-            Mode::Alone => exit(turn) == ticket,
-            Mode::Shared => entry(turn) == ticket,
+    /// Ends the use of an open ticket, for the one behind it. Gives whether entry has reached that.
+    fn close_before(&self, ticket: u32) -> bool {
+        let seen = self.load(TURN);
+        if is_open(seen) && entry(seen).wrapping_add(1) == ticket {
+            return self.replace(TURN, seen, turn(ticket, ticket));
         }
+        entry(seen) == ticket && again(seen) > 2 * RUN
     }
 
     #[inline(always)]
-    fn entered(self, pe: &Pe, ticket: u32, mode: Mode) -> Quick<u32> {
+    fn may_enter(&self, ticket: u32, mode: Mode) -> bool {
+        is_turn_of(self.load(TURN), ticket, mode)
+    }
+
+    /// Whether the turn that was seen lets in one who waits. If the ticket before is open, and
+    /// `closes`, this one ends its use.
+    #[inline(always)]
+    fn lets_in(&self, seen: u64, ticket: u32, mode: Mode, closes: bool) -> bool {
+        is_turn_of(seen, ticket, mode) || closes && is_open(seen) && self.close_before(ticket)
+    }
+
+    #[inline(always)]
+    fn entered(&self, pe: &Pe, ticket: u32, mode: Mode) -> Quick<u32> {
         if mode == Mode::Shared {
             self.count_inside(pe, 1);
             // Where entry wraps to 0, the carry must not reach exit.
@@ -331,22 +432,25 @@ impl Tickets {
         Ok(ticket)
     }
 
-    fn inside(self, pe: usize) -> *mut u32 {
+    fn inside(&self, pe: usize) -> *mut u32 {
         self.inside.wrapping_add(pe)
     }
 
-    fn count_inside(self, pe: &Pe, change: u64) {
+    fn count_inside(&self, pe: &Pe, change: u64) {
         // SAFETY: one of the words behind the slots, as `new`'s caller promised.
         unsafe { shm::fetch_op(self.inside(pe.me()).cast(), 4, AtomicOp::Add, change) };
     }
 
     /// Lets the next ones in.
     #[inline(always)]
-    pub(crate) fn leave(self, pe: &Pe, ticket: u32, mode: Mode) {
+    pub(crate) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
         let next = ticket.wrapping_add(1);
         match mode {
             Mode::Alone => {
-                self.store(TURN, turn(next, next)); // Q1
+                if self.load::<u64>(NEXT) as u32 != next {
+                    return self.leave_to_waiting(pe, ticket);
+                }
+                self.store(TURN, open(ticket, 0)); // Q1
                 self.wake(pe, next);
             }
             Mode::Shared => {
@@ -360,9 +464,22 @@ impl Tickets {
         }
     }
 
+    /// Leaves while others wait: the ticket can be used again, or the next one is let in (Q2).
+    #[cold]
+    #[inline(never)]
+    fn leave_to_waiting(&self, pe: &Pe, ticket: u32) {
+        let next = ticket.wrapping_add(1);
+        let after = match turns_of(self.load(TURN)) {
+            turns if turns < RUN => open(ticket, turns),
+            _ => turn(next, next),
+        };
+        self.store(TURN, after); // Q1
+        self.wake(pe, next);
+    }
+
     /// Wakes the PE that waits with `ticket`, the new value of entry (Q4).
     #[inline(always)]
-    fn wake(self, pe: &Pe, ticket: u32) {
+    fn wake(&self, pe: &Pe, ticket: u32) {
         pe.order_rings();
         // `next` could say that no PE waits, but a PE that spins has that line by now, and a look
         // at it costs as much as a hand-over.
@@ -373,11 +490,11 @@ impl Tickets {
 
     #[cold]
     #[inline(never)]
-    fn wake_waiting(self, pe: &Pe, mut ticket: u32) {
+    fn wake_waiting(&self, pe: &Pe, mut ticket: u32) {
         loop {
             let slot = self.load_slot(ticket);
             if slot as u32 == ticket && slot & GAVE_UP == GAVE_UP {
-                if !self.pass(ticket) {
+                if !self.close_before(ticket) || !self.pass(ticket) {
                     return;
                 }
                 ticket = ticket.wrapping_add(1);
@@ -394,7 +511,7 @@ impl Tickets {
 
     /// Comes in and leaves for `ticket`, whose owner gave up and which entry has reached. False
     /// where another thread has done so.
-    fn pass(self, ticket: u32) -> bool {
+    fn pass(&self, ticket: u32) -> bool {
         // SAFETY: as in `load_slot`.
         let mark = unsafe {
             shm::compare_swap_sized(self.slot(ticket).cast(), 8, GAVE_UP | u64::from(ticket), 0)
@@ -413,14 +530,23 @@ impl Tickets {
 
     #[cold]
     #[inline(never)]
-    fn wait(self, pe: &Pe, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
+    fn wait(&self, pe: &Pe, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
         // Q6.
-        if ticket.wrapping_sub(exit(self.load(TURN))) >= MOST {
+        let seen = self.turns();
+        let left = if again(seen) <= 2 * RUN + 1 { entry(seen) } else { exit(seen) };
+        if ticket.wrapping_sub(left) >= MOST {
             // SAFETY: as in `load`.
             unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
             return Err(exhausted());
         }
-        if wait::paced_polling(pe, || self.may_enter(ticket, mode).then_some(())).is_some() {
+        // What is open stays so for a while, as its owner may come back.
+        let mut before = seen;
+        let look = || {
+            let seen = self.turns();
+            let is_left = std::mem::replace(&mut before, seen) == seen;
+            self.lets_in(seen, ticket, mode, is_left).then_some(())
+        };
+        if wait::paced_polling(pe, look).is_some() {
             return Ok(());
         }
         let mut looks = 0;
@@ -428,7 +554,7 @@ impl Tickets {
         let without = if pe.crowded() || cfg!(loom) { 0 } else { LOOKS_WITHOUT_SLOT };
         let ended = {
             let look = || {
-                if self.may_enter(ticket, mode) {
+                if self.lets_in(self.turns(), ticket, mode, true) {
                     return Some(());
                 }
                 looks += 1;
@@ -438,7 +564,7 @@ impl Tickets {
                         self.store_slot(ticket, (WAITS * (pe.me() as u64 + 1)) | u64::from(ticket));
                     }
                     // It may have been let in between the look above and the slot.
-                    return self.may_enter(ticket, mode).then_some(());
+                    return self.lets_in(self.turns(), ticket, mode, true).then_some(());
                 }
                 None
             };
@@ -458,7 +584,7 @@ impl Tickets {
 
     /// Waits until `ticket` has a slot, by which it can be given up. No interruption ends this
     /// wait.
-    fn wait_for_slot(self, pe: &Pe, ticket: u32) -> Quick<()> {
+    fn wait_for_slot(&self, pe: &Pe, ticket: u32) -> Quick<()> {
         while !self.has_slot(ticket) {
             pe.progress();
             if let Some(error) = self.terms(pe, Patience::Forever, |terms| terms.departed(pe)) {
@@ -471,20 +597,18 @@ impl Tickets {
 
     /// Ends a wait without its turn, for a ticket that has a slot. Comes in after all if the turn
     /// has come.
-    fn give_up(self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
+    fn give_up(&self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
         if self.may_enter(ticket, mode) {
             return Ok(());
         }
         self.store_slot(ticket, GAVE_UP | u64::from(ticket));
         pe.announce_barrier(); // Q4
-        if entry(self.load(TURN)) == ticket && self.pass(ticket) {
-            self.wake(pe, ticket.wrapping_add(1));
-        }
+        self.wake_waiting(pe, ticket);
         Err(error)
     }
 
     /// Terms of all waits: all PEs live, and none leaves while it is in.
-    fn terms<R>(self, pe: &Pe, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, pe: &Pe, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
@@ -498,7 +622,7 @@ impl Tickets {
 
     /// Draws a ticket and gives it up at once. Gives whether its turn had come.
     #[cfg(all(test, loom))]
-    pub(crate) fn draw_and_give_up(self, pe: &Pe, mode: Mode) -> bool {
+    pub(crate) fn draw_and_give_up(&self, pe: &Pe, mode: Mode) -> bool {
         let ticket = self.add(NEXT, 1) as u32;
         let late = Patience::Try.late(pe).expect("it does not wait");
         let came = self.give_up(pe, ticket, mode, late.into()).is_ok();
@@ -546,6 +670,50 @@ mod tests {
                     assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
                     tickets.leave(pe, alone, Mode::Alone);
                 }
+            });
+        }
+    }
+
+    /// While somebody waits, a ticket is used for so many turns, and no more.
+    #[test]
+    fn who_waits_is_overtaken_by_a_bound() {
+        for drawn in [0, u64::from(u32::MAX), u64::from(AGAIN) - 1] {
+            with_queue(drawn, 0, |pe, tickets| {
+                let turn = || {
+                    let ticket = tickets.try_enter(pe, Mode::Alone).unwrap()?;
+                    assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                    assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
+                    tickets.leave(pe, ticket, Mode::Alone);
+                    Some(())
+                };
+                for mode in [Mode::Alone, Mode::Shared] {
+                    (0..3 * RUN).for_each(|_| turn().expect("nobody waits"));
+                    let holder = tickets.enter(pe, Mode::Alone).unwrap();
+                    let waiter = tickets.draw().unwrap();
+                    tickets.leave(pe, holder, Mode::Alone);
+                    assert!(!tickets.may_enter(waiter, mode));
+                    let turns = (0..2 * RUN).map_while(|_| turn()).count() as u32;
+                    assert!((RUN - 1..=RUN).contains(&turns), "{turns}");
+                    assert!(tickets.may_enter(waiter, mode));
+                    tickets.entered(pe, waiter, mode).unwrap();
+                    tickets.leave(pe, waiter, mode);
+                }
+            });
+        }
+    }
+
+    /// Who waits behind an open ticket need not wait for its owner to come back.
+    #[test]
+    fn an_open_ticket_is_closed_by_the_one_behind() {
+        for mode in [Mode::Alone, Mode::Shared] {
+            with_queue(5, 0, |pe, tickets| {
+                let holder = tickets.enter(pe, Mode::Alone).unwrap();
+                let waiter = tickets.draw().unwrap();
+                tickets.leave(pe, holder, Mode::Alone);
+                tickets.wait(pe, waiter, mode, Patience::Forever).unwrap();
+                tickets.entered(pe, waiter, mode).unwrap();
+                assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                tickets.leave(pe, waiter, mode);
             });
         }
     }

@@ -1,7 +1,9 @@
 //! The last phase of a wait: it announces itself, looks once more, and sleeps.
 
+#[cfg(not(loom))]
+use super::Awaiting;
 use super::interference::Interference;
-use super::{Awaiting, Terms, check};
+use super::{Terms, check};
 use crate::base::bells::this_cpu;
 use crate::base::clock::{cycles, monotonic_nanos};
 use crate::base::doorbell::Doorbell;
