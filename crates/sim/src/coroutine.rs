@@ -4,6 +4,7 @@ use crate::program::{Program, Ran, Reply, Request};
 use crate::stacks::{Mark, Piece};
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use memonet_core::unstable::calls;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
@@ -53,7 +54,10 @@ impl Port {
         // `yielder` before its program could call anything, and the yielder lives until the
         // coroutine ends.
         let yielder = unsafe { &*self.yielder.load(Ordering::Relaxed) };
+        let call = calls::leave();
         let reply = yielder.suspend(request);
+        // SAFETY: the coroutine goes on where it was suspended.
+        unsafe { call.resume() };
         self.now.store(reply.now.0, Ordering::Relaxed);
         Some(reply)
     }

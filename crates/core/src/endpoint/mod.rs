@@ -2,7 +2,7 @@
 
 pub(crate) mod awaiting;
 pub(crate) mod belongs;
-pub(crate) mod calls;
+pub mod calls;
 pub(crate) mod check;
 pub(crate) mod control;
 pub(crate) mod copies;

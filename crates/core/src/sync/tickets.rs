@@ -17,9 +17,10 @@
 //! slots lies a word for each PE: how many of its threads are in shared. No turn depends on it, but
 //! the waits of others end if a PE leaves the job with some.
 //!
-//! A ticket that was used alone can be used **again**. Then entry = t, and exit is no count: it is t,
-//! 2^31, and twice the number of turns that were taken by t while somebody waits; and 1 more where t
-//! is *open*. As at most 2^30 threads are in, no count of those that have left looks like that.
+//! A ticket that was used alone can be used **again**. Then entry = t, and exit is no count: it is
+//! t, 2^31, and twice the number of turns that were taken by t while somebody waits; and 1 more
+//! where t is *open*. As at most 2^30 threads are in, no count of those that have left looks like
+//! that.
 //!
 //! **Alone**: if t is open, compare-and-swap the turn for itself with exit + 1. Otherwise draw t;
 //! wait until exit = t. **Leave**: if no later ticket was drawn, t is open with n = 0. If one was,
