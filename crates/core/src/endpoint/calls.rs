@@ -34,8 +34,8 @@ pub(crate) struct TeamCall {
 thread_local! {
     /// The call that this thread is in; null in none.
     ///
-    /// Invariant: it is null, or what it points to lives until [`Ends`] makes it null. A thread that
-    /// goes on on another stack [leaves](leave) it before.
+    /// Invariant: it is null, or what it points to lives until [`Ends`] makes it null. A thread
+    /// that goes on on another stack [leaves](leave) it before.
     static CURRENT: Cell<*const InCall> = const { Cell::new(null()) };
 }
 
