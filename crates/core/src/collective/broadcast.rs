@@ -3,7 +3,7 @@
 use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
 use super::{Span, SymmetricRange, check_apart, check_disjoint, check_length};
-use crate::base::error::Result;
+use crate::base::error::{Quick, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
 use crate::wait::yield_hint;
@@ -50,7 +50,7 @@ impl Team {
                 &[("root", root as u64), ("bytes", from.bytes as u64)],
             )?;
             check_apart(to, from)?;
-            self.broadcast_places(root, to, from)
+            Ok(self.broadcast_places(root, to, from)?)
         })
     }
 
@@ -71,7 +71,7 @@ impl Team {
         let call = Call::Broadcast { bytes: from.bytes };
         let mut algorithm = self.choose(call);
         if algorithm == Algorithm::Network {
-            return self.broadcast_in_network(root, to, from);
+            return Ok(self.broadcast_in_network(root, to, from)?);
         }
         self.count_broadcast(from.bytes);
         if algorithm == Algorithm::Multicast {
@@ -81,15 +81,15 @@ impl Team {
             algorithm = self.choose_without_multicast(call);
         }
         if let (Algorithm::Copied, Some(copies)) = (algorithm, self.copies()) {
-            return self.broadcast_copied(copies, root, to, from);
+            return Ok(self.broadcast_copied(copies, root, to, from)?);
         }
         if algorithm == Algorithm::Nodes {
-            return self.broadcast_by_nodes(root, to, from);
+            return Ok(self.broadcast_by_nodes(root, to, from)?);
         }
         if algorithm == Algorithm::Parts {
-            return self.broadcast_in_parts(root, to, from);
+            return Ok(self.broadcast_in_parts(root, to, from)?);
         }
-        self.hand_out(algorithm, root, to, from, |_| from)
+        Ok(self.hand_out(algorithm, root, to, from, |_| from)?)
     }
 
     /// Gives each member its part of `from` of the member with rank `root`: the member with rank r
@@ -136,7 +136,7 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         self.note_call(from.bytes);
@@ -160,7 +160,7 @@ impl Team {
         to: SymmetricRange,
         from: SymmetricRange,
         part: impl Fn(usize) -> SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let mine = part(self.rank());
         let step = self.step(false)?;
         if algorithm != Algorithm::Line && !self.is_near() {
@@ -214,7 +214,7 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         part: impl Fn(usize) -> SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let eager_buffer = self.eager_buffer(step);
         match (algorithm, self.rank() == root) {
             (Algorithm::Direct, true) => self.serve(step, to, &part)?,

@@ -136,6 +136,20 @@ pub(super) enum Call {
     },
 }
 
+impl Call {
+    /// Whether what one member gives another fits the line that notifies.
+    fn fits_line(self) -> bool {
+        match self {
+            Call::Broadcast { bytes: each }
+            | Call::Scatter { each, .. }
+            | Call::Gather { each, .. }
+            | Call::AllToAll { each, .. }
+            | Call::Combine { bytes: each, .. } => each <= LINE,
+            Call::Strided { .. } | Call::Collect => false,
+        }
+    }
+}
+
 /// Facts about a team that all members know alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
@@ -219,7 +233,11 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
 
 impl Team {
     pub(super) fn choose(&self, call: Call) -> Algorithm {
-        let algorithm = choose(call, &self.facts());
+        let algorithm = match self.is_near() && self.forced().is_none() && call.fits_line() {
+            // The shortest calls ask for no other facts.
+            true if self.steps().are_lines() => Algorithm::Line,
+            _ => choose(call, &self.facts()),
+        };
         let forced = self.forced().map_or("", |_| " (MEMONET_COLLECTIVES forces a way)");
         let (me, reason) = (self.pe().me(), algorithm.reason());
         log!(Debug, me, "{call:?} of {} PEs: {algorithm}, {reason}{forced}", self.len());
@@ -333,6 +351,26 @@ mod tests {
             (PARTED_BYTES, Facts { forced: Some(Forced::Direct), ..many }),
         ] {
             assert_eq!(choose(of(bytes), &facts), Algorithm::Direct, "{bytes}, {facts:?}");
+        }
+    }
+
+    /// What near members do with calls that fit a line needs no facts.
+    #[test]
+    fn what_fits_a_line() {
+        for each in [0, 1, LINE, LINE + 1] {
+            for call in [
+                Call::Broadcast { bytes: each },
+                Call::Scatter { each, all: 4 * each },
+                Call::Gather { each, all: 4 * each, to_all: true },
+                Call::Gather { each, all: 4 * each, to_all: false },
+                Call::AllToAll { each, all: 4 * each },
+                reduce(each, false),
+                reduce(each, true),
+                Call::Strided { all: each },
+                Call::Collect,
+            ] {
+                assert_eq!(call.fits_line(), choose(call, &NEAR) == Algorithm::Line, "{call:?}");
+            }
         }
     }
 

@@ -13,7 +13,7 @@
 //!   when the root has left without notifying them.
 
 use super::SymmetricRange;
-use crate::base::error::Result;
+use crate::base::error::Quick;
 use crate::endpoint::copies::Copies;
 use crate::team::Team;
 use crate::team::steps::nothing;
@@ -26,7 +26,7 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let step = self.step(false)?;
         if self.rank() != root {
             self.notify(step, root..root + 1, nothing)?;

@@ -3,7 +3,7 @@
 use super::choice::{Algorithm, Call};
 use super::steps::nothing;
 use super::{Destinations, EAGER_BYTES, Span, SymmetricRange, check_disjoint, check_length};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
 
@@ -42,7 +42,7 @@ impl Team {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call("all_gather_into", &[("bytes of each", from.bytes as u64)])?;
             check_disjoint(to, from)?;
-            self.gather_places(None, to, from, Destinations::InTheCall)
+            Ok(self.gather_places(None, to, from, Destinations::InTheCall)?)
         })
     }
 
@@ -67,7 +67,7 @@ impl Team {
                 &[("root", root as u64), ("bytes of each", from.bytes as u64)],
             )?;
             check_disjoint(to, from)?;
-            self.gather_places(Some(root), to, from, Destinations::InTheCall)
+            Ok(self.gather_places(Some(root), to, from, Destinations::InTheCall)?)
         })
     }
 
@@ -130,7 +130,7 @@ impl Team {
             self.check_call("all_to_all_into", &[("bytes of all", from.bytes as u64)])?;
             check_length("elements beyond equal blocks, and none", beyond, 0)?;
             check_disjoint(to, from)?;
-            self.all_to_all_places(to, from, Destinations::InTheCall)
+            Ok(self.all_to_all_places(to, from, Destinations::InTheCall)?)
         })
     }
 
@@ -159,7 +159,7 @@ impl Team {
         let block = |rank: usize| to.part(rank * from.bytes, from.bytes);
         let (me, all) = (self.rank(), 0..self.len());
         let call = Call::Gather { each: from.bytes, all: to.bytes, to_all: root.is_none() };
-        match (root, self.choose(call)) {
+        let done = match (root, self.choose(call)) {
             (_, Algorithm::Line) => {
                 let step = self.step(root.is_none())?;
                 if root != Some(me) {
@@ -198,7 +198,7 @@ impl Team {
                 if root == me {
                     self.notify(step, all.clone(), nothing)?;
                     self.take(me, from, block(me))?;
-                    return self.await_from(step, all);
+                    return Ok(self.await_from(step, all)?);
                 }
                 self.await_from(step, root..root + 1)?;
                 self.give(root, from, block(me))?;
@@ -206,7 +206,8 @@ impl Team {
                 self.notify(step, root..root + 1, nothing)
             }
             (_, other) => other.is_not_for("a gather"),
-        }
+        };
+        Ok(done?)
     }
 
     /// Writes a part of this member's source to `to` of each member.
@@ -215,15 +216,15 @@ impl Team {
         part: impl Fn(usize) -> SymmetricRange,
         to: SymmetricRange,
         writable: Destinations,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         if writable == Destinations::InTheCall {
-            self.barrier()?;
+            self.pass_barrier()?;
         }
         if let Some((copies, from)) = self.copied(0..self.len(), &part) {
             // SAFETY: the source lies in this PE's segment, as `check_places` has found.
             unsafe { copies.write(to.offset, self.here(from), from.bytes) }?;
             self.take(self.rank(), part(self.rank()), to)?;
-            return self.barrier();
+            return self.pass_barrier();
         }
         // A program that repeats the call finds in its caches the bytes that it has copied last. So
         // every other call goes backwards.
@@ -237,7 +238,7 @@ impl Team {
             let bytes = bytes.min(to.bytes - at);
             self.give(rank, part(rank).part(at, bytes), to.part(at, bytes))?;
         }
-        self.barrier()
+        self.pass_barrier()
     }
 
     /// Bytes of the pieces in which a block is copied. Pieces are short where the next call,
@@ -335,7 +336,7 @@ impl Team {
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
         let (bytes, me) = (from.bytes / self.len(), self.rank());
         let block = |place: SymmetricRange, rank: usize| place.part(rank * bytes, bytes);
-        match self.choose(Call::AllToAll { each: bytes, all: from.bytes }) {
+        let done = match self.choose(Call::AllToAll { each: bytes, all: from.bytes }) {
             Algorithm::Line => {
                 let step = self.step(true)?;
                 self.notify(step, 0..self.len(), |rank| block(from, rank))?;
@@ -358,6 +359,7 @@ impl Team {
             }
             Algorithm::Direct => self.give_all(|rank| block(from, rank), block(to, me), writable),
             other => other.is_not_for("an all-to-all"),
-        }
+        };
+        Ok(done?)
     }
 }

@@ -104,7 +104,7 @@ pub use operator::{
     And, By, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor,
 };
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::EAGER_BYTES;
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
@@ -209,27 +209,29 @@ impl Segment {
 }
 
 /// Checks that source and destination are the same elements, or have none in common.
-fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
+fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
     if to.is_apart(from) {
         Ok(())
     } else {
         Err(Error::Misuse(
             "source and destination of a collective overlap: they must be the same elements, or have none in common",
-        ))
+        )
+        .into())
     }
 }
 
-fn check_disjoint(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
+fn check_disjoint(to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
     if to.overlaps(from) {
         return Err(Error::Misuse(
             "source and destination of this collective overlap: they must not",
-        ));
+        )
+        .into());
     }
     Ok(())
 }
 
-fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
-    if left == right { Ok(()) } else { Err(Error::Length { what, left, right, call: None }) }
+fn check_length(what: &'static str, left: usize, right: usize) -> Quick<()> {
+    if left == right { Ok(()) } else { Err(Error::Length { what, left, right, call: None }.into()) }
 }
 
 /// Copies and checks that all collectives use.
@@ -242,47 +244,47 @@ impl Team {
     }
 
     /// Copies a place of a member to one of this PE. Does nothing where they are the same.
-    fn take(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Result<()> {
+    fn take(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Quick<()> {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
         }
         // SAFETY: the destination lies in this PE's segment. Different places do not overlap, or
         // the caller gets the mixture of bytes that the module's head describes.
-        unsafe { self.fetch(rank, from, self.here(to)) }
+        Ok(unsafe { self.fetch(rank, from, self.here(to)) }?)
     }
 
     /// Copies a place of this PE to one of a member. Does nothing where they are the same.
-    fn give(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Result<()> {
+    fn give(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Quick<()> {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
         }
         // SAFETY: as in `take`.
-        unsafe { self.deliver(rank, to, self.here(from)) }
+        Ok(unsafe { self.deliver(rank, to, self.here(from)) }?)
     }
 
     /// The place of a span that belongs to this team's job and PE.
-    fn own<T>(&self, span: Span<'_, T>) -> Result<SymmetricRange> {
+    fn own<T>(&self, span: Span<'_, T>) -> Quick<SymmetricRange> {
         check_together(&**self.pe(), span.window)?;
         Ok(span.place)
     }
 
     /// Checks that places lie inside of this job's segments: they may have been made in another
     /// job.
-    fn check_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<()> {
+    fn check_places(&self, to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
         let end = self.pe().control().geometry().segment_stride;
         let inside = |place: SymmetricRange| place.offset + place.bytes as u64 <= end;
         if inside(to) && inside(from) {
             Ok(())
         } else {
-            Err(Error::Misuse("this place is one of another job"))
+            Err(Error::Misuse("this place is one of another job").into())
         }
     }
 
-    fn check_rank(&self, rank: usize) -> Result<()> {
+    fn check_rank(&self, rank: usize) -> Quick<()> {
         if rank < self.len() {
             Ok(())
         } else {
-            Err(Error::NoSuchPe { pe: rank, npes: self.len(), call: None })
+            Err(Error::NoSuchPe { pe: rank, npes: self.len(), call: None }.into())
         }
     }
 }

@@ -20,7 +20,7 @@
 //! a circle costs ([`PUT_FIRST_BYTES`]): whether it ends there or goes on, it has not lost much.
 
 use super::SymmetricRange;
-use crate::base::error::Result;
+use crate::base::error::Quick;
 use crate::base::layout::EAGER_BYTES;
 use crate::multicast::Circle;
 use crate::team::Team;
@@ -72,7 +72,7 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<bool> {
+    ) -> Quick<bool> {
         let Some(circle) = self.circle()? else {
             return Ok(false);
         };
@@ -95,11 +95,11 @@ impl Team {
     }
 
     /// The team's circle. The first call tries to make it.
-    fn circle(&self) -> Result<Option<&Arc<Circle>>> {
+    fn circle(&self) -> Quick<Option<&Arc<Circle>>> {
         if let Some(known) = self.layers().get(Circles::default).made.get() {
             return Ok(known.as_ref());
         }
-        self.barrier()?;
+        self.pass_barrier()?;
         // The slot is the purpose: no two teams that exist at once share one.
         let circle = Circle::join(self.pe(), self.members(), self.rank(), 1 + self.slot() as u32)?;
         Ok(self.layers().get(Circles::default).made.get_or_init(|| circle).as_ref())

@@ -20,7 +20,7 @@
 
 use super::SymmetricRange;
 use super::operator::{Elements, Goal, Integers};
-use crate::base::error::Result;
+use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
 use crate::base::shm;
 use crate::endpoint::fabric::{NetworkCollective, WordOperator};
@@ -60,7 +60,7 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let mut part = vec![0; from.bytes];
         // SAFETY: `check_places` has found the place inside of this PE's segment; the vector is as
         // long.
@@ -80,7 +80,7 @@ impl Team {
         goal: Goal,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let Integers { operator, signed } = integers;
         let what = match goal {
             Goal::All => NetworkCollective::AllReduce(operator),
@@ -119,14 +119,14 @@ impl Team {
 
     /// Lets the network make a collective, in parts that it takes, one after the other. Gives its
     /// result, which is as long as `given`.
-    fn in_network(&self, what: NetworkCollective, given: &[u8]) -> Result<Vec<u8>> {
+    fn in_network(&self, what: NetworkCollective, given: &[u8]) -> Quick<Vec<u8>> {
         let parts = given.chunks(self.network().most);
         let results = parts.map(|part| self.part_in_network(what, part));
-        Ok(results.collect::<Result<Vec<_>>>()?.concat())
+        Ok(results.collect::<Quick<Vec<_>>>()?.concat())
     }
 
     /// Lets the network make a collective of one part.
-    fn part_in_network(&self, what: NetworkCollective, part: &[u8]) -> Result<Vec<u8>> {
+    fn part_in_network(&self, what: NetworkCollective, part: &[u8]) -> Quick<Vec<u8>> {
         let (pe, network) = (self.pe(), self.network());
         let offered = pe.fabric().collectives().expect("what the team has joined");
         self.split_barrier().complete_for_collective()?;
@@ -156,7 +156,7 @@ impl Team {
             network.failed.store(true, Ordering::Relaxed);
             self.split_barrier().end_if_interrupted(error);
         }
-        ended.map(|()| result)
+        Ok(ended.map(|()| result)?)
     }
 }
 

@@ -58,7 +58,7 @@
 use super::operator::{Elements, Goal};
 use super::steps::{Step, nothing};
 use super::{BLOCK_BYTES, Destinations, EAGER_BYTES, Scratch, SymmetricRange};
-use crate::base::error::Result;
+use crate::base::error::Quick;
 use crate::base::layout::MAX_LINED;
 use crate::base::shm;
 use crate::team::Team;
@@ -205,7 +205,7 @@ impl Team {
     }
 
     /// Notifies members by one of their lines.
-    fn tell(&self, step: Step, ranks: &[usize], line: usize) -> Result<()> {
+    fn tell(&self, step: Step, ranks: &[usize], line: usize) -> Quick<()> {
         let no = nothing(0);
         let others = ranks.iter().filter(|&&rank| rank != self.rank());
         // SAFETY: there is nothing to read. By N1 the line is this member's.
@@ -215,17 +215,17 @@ impl Team {
     }
 
     /// Awaits the lines of all members of this node, but for this one.
-    fn await_node(&self, step: Step, nodes: &Nodes) -> Result<()> {
+    fn await_node(&self, step: Step, nodes: &Nodes) -> Quick<()> {
         self.await_lines(step, 0..nodes.place)?;
         self.await_lines(step, nodes.place + 1..nodes.here().len())
     }
 
-    fn await_line(&self, step: Step, line: usize) -> Result<()> {
+    fn await_line(&self, step: Step, line: usize) -> Quick<()> {
         self.await_lines(step, line..line + 1)
     }
 
     /// N6.
-    fn check_near(&self) -> Result<()> {
+    fn check_near(&self) -> Quick<()> {
         self.check_given(&|_| true)
     }
 
@@ -236,7 +236,7 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (nodes, me) = (self.nodes(), self.rank());
         let tree = Tree::new(nodes, root);
         let (head, place) = tree.head(tree.number);
@@ -287,7 +287,7 @@ impl Team {
         &self,
         root: usize,
         from: SymmetricRange,
-    ) -> Result<Option<SymmetricRange>> {
+    ) -> Quick<Option<SymmetricRange>> {
         let (nodes, me, each) = (self.nodes(), self.rank(), from.bytes);
         let tree = Tree::new(nodes, root);
         let (head, _) = tree.head(tree.number);
@@ -318,7 +318,7 @@ impl Team {
         head: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         if self.rank() == head {
             // SAFETY: both places lie in this PE's segment, and apart: rooms of collectives are not
             // their sources.
@@ -336,7 +336,7 @@ impl Team {
         to: (usize, usize),
         runs: &[Range<usize>],
         room: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let each = room.bytes / self.len();
         let place = |run: &Range<usize>| room.part(run.start * each, run.len() * each);
         let (last, others) = runs.split_last().expect("a node has members");
@@ -358,7 +358,7 @@ impl Team {
         &self,
         from: SymmetricRange,
         to: Option<(SymmetricRange, Destinations)>,
-    ) -> Result<(usize, SymmetricRange)> {
+    ) -> Quick<(usize, SymmetricRange)> {
         let (nodes, me, each) = (self.nodes(), self.rank(), from.bytes);
         let asks = to.is_some_and(|(_, writable)| writable == Destinations::InTheCall);
         let head = nodes.here()[0];
@@ -395,7 +395,7 @@ impl Team {
         nodes: &Nodes,
         room: SymmetricRange,
         asks: bool,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let all = nodes.members.len();
         let partner = |further: usize| {
             let node = (nodes.node + further) % all;
@@ -426,7 +426,7 @@ impl Team {
         to: SymmetricRange,
         from: SymmetricRange,
         writable: Destinations,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         if to.bytes <= EAGER_BYTES {
             let (head, room) = self.spread_by_nodes(from, None)?;
             return self.take(head, room, to);
@@ -450,7 +450,7 @@ impl Team {
         elements: &Elements<'_>,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let nodes = self.nodes();
         let lanes = nodes.members.iter().map(Vec::len).min().unwrap_or(1);
         let chain = Chain { nodes, lanes, elements };
@@ -471,7 +471,7 @@ impl Team {
     }
 
     /// One pass of the chain.
-    fn pass_on(&self, chain: &Chain<'_>, to: SymmetricRange, from: SymmetricRange) -> Result<()> {
+    fn pass_on(&self, chain: &Chain<'_>, to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
         let &Chain { nodes, lanes, .. } = chain;
         let (here, place, is_lane) = (nodes.here(), nodes.place, nodes.place < lanes);
         let part = |lane: usize| chain.part(lane, from.bytes);
@@ -508,7 +508,7 @@ impl Team {
         step: Step,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let &Chain { nodes, .. } = chain;
         let (node, last) = (nodes.node, nodes.members.len() - 1);
         let peer = |node: usize, message: usize| {
@@ -546,7 +546,7 @@ impl Team {
         own: &mut Scratch,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let &Chain { nodes, elements, .. } = chain;
         let (here, own) = (nodes.here(), own.ptr());
         let block = (BLOCK_BYTES / elements.size).max(1) * elements.size;
@@ -607,6 +607,7 @@ impl Chain<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::base::error::Result;
     use crate::far::{Sent, Spec};
     use crate::job::Job;
     use crate::lifecycle::start::JobOptions;
@@ -621,7 +622,7 @@ mod tests {
     fn costs(
         npes: usize,
         of_node: usize,
-        call: impl Fn(&Team, &Window<u64>, &Window<u64>) -> Result<()> + Send + Sync,
+        call: impl Fn(&Team, &Window<u64>, &Window<u64>) -> Quick<()> + Send + Sync,
     ) -> [u64; 2] {
         let sent = |calls: usize| {
             let sent = Arc::new(Sent::default());
@@ -649,7 +650,7 @@ mod tests {
             for root in [0, npes - 1] {
                 let others = npes.div_ceil(of_node) as u64 - 1;
                 let [bytes, signals] = costs(npes, of_node, |team, to, from| {
-                    team.broadcast_into(root, to.span(0..WORDS)?, from.span(0..WORDS)?)
+                    Ok(team.broadcast_into(root, to.span(0..WORDS)?, from.span(0..WORDS)?)?)
                 });
                 // That a head has come, and that its data have.
                 assert_eq!([bytes, signals], [others * (64 << 10), 2 * others], "{npes}");
@@ -662,7 +663,7 @@ mod tests {
         for (npes, of_node) in [(4usize, 2), (6, 2), (8, 2), (10, 2), (4, 3), (16, 2)] {
             let nodes = npes.div_ceil(of_node);
             let [_, signals] = costs(npes, of_node, |team, to, from| {
-                team.all_reduce_into(Sum, to.span(0..1)?, from.span(0..1)?)
+                Ok(team.all_reduce_into(Sum, to.span(0..1)?, from.span(0..1)?)?)
             });
             assert_eq!(signals, (nodes * rounds(nodes)) as u64, "{npes}");
         }
@@ -672,7 +673,7 @@ mod tests {
     fn a_chain_crosses_forth_and_back() {
         for (npes, of_node, nodes) in [(4, 2, 2), (4, 3, 2), (6, 2, 3)] {
             let [bytes, _] = costs(npes, of_node, |team, to, from| {
-                team.all_reduce_into(Sum, to.span(0..WORDS)?, from.span(0..WORDS)?)
+                Ok(team.all_reduce_into(Sum, to.span(0..WORDS)?, from.span(0..WORDS)?)?)
             });
             assert_eq!(bytes, 2 * (nodes - 1) * (64 << 10), "{npes}");
         }
@@ -683,7 +684,7 @@ mod tests {
         for (npes, of_node, nodes) in [(4, 2, 2), (4, 3, 2), (6, 2, 3), (8, 2, 4)] {
             let each = (8 << 10) / npes;
             let [bytes, _] = costs(npes, of_node, |team, to, from| {
-                team.all_gather_into(to.span(0..npes * each)?, from.span(0..each)?)
+                Ok(team.all_gather_into(to.span(0..npes * each)?, from.span(0..each)?)?)
             });
             assert_eq!(bytes, (nodes - 1) * (8 * npes * each) as u64, "{npes}");
         }

@@ -13,7 +13,7 @@
 //! [`PeerFailed`](crate::Error::PeerFailed).
 
 use super::SymmetricRange;
-use crate::base::error::Result;
+use crate::base::error::Quick;
 use crate::team::Team;
 
 /// The bytes from which on a broadcast goes in parts: below, three meetings cost more than they
@@ -32,14 +32,14 @@ impl Team {
         root: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (n, me) = (self.len(), self.rank());
         let each = from.bytes.div_ceil(n).next_multiple_of(ALIGNMENT);
         let part = |place: SymmetricRange, rank: usize| {
             let at = (rank * each).min(place.bytes);
             place.part(at, each.min(place.bytes - at))
         };
-        self.barrier()?;
+        self.pass_barrier()?;
         let dealt = self.step(false)?;
         if me == root {
             self.take(root, from, to)?;

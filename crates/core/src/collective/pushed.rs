@@ -15,7 +15,7 @@
 
 use super::operator::{Elements, Goal};
 use super::{EAGER_BYTES, Scratch, SymmetricRange};
-use crate::base::error::Result;
+use crate::base::error::Quick;
 use crate::base::shm;
 use crate::team::Team;
 
@@ -30,7 +30,7 @@ impl Team {
         goal: Goal,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (n, size) = (self.len(), elements.size);
         let mut done = 0;
         while done < from.bytes {
@@ -57,7 +57,7 @@ impl Team {
         bytes: usize,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (n, me, small) = (self.len(), self.rank(), to.bytes <= EAGER_BYTES);
         let mut copy = Scratch::new(0);
         let source = if small || to.offset == from.offset {
@@ -73,7 +73,7 @@ impl Team {
         let room = if small {
             self.swap(bytes, theirs)?
         } else {
-            self.barrier()?;
+            self.pass_barrier()?;
             self.swap_in(self.step(true)?, to, theirs)?
         };
         drop(copy);
@@ -82,7 +82,7 @@ impl Team {
         let mut results = Scratch::new(if scans(goal) { n * bytes } else { bytes });
         self.combine_room(elements, goal, room, mine.bytes, &mut results)?;
         if !small {
-            self.barrier()?;
+            self.pass_barrier()?;
         }
         let results = results.ptr();
         let result = |rank: usize| {
@@ -113,7 +113,7 @@ impl Team {
         room: SymmetricRange,
         bytes: usize,
         results: &mut Scratch,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let apart = room.bytes / self.len();
         let mut scratch = [Scratch::new(apart), Scratch::new(apart)];
         let (scratch, results) = (scratch.each_mut().map(Scratch::ptr), results.ptr());

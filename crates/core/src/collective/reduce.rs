@@ -11,7 +11,7 @@ use super::network::as_words;
 use super::operator::{Elements, Goal, Number, Operator, Sum};
 use super::steps::{Step, nothing};
 use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange, check_apart, check_length};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::{self, Plain};
 use crate::team::Team;
 use crate::team::compare::short_type;
@@ -159,7 +159,7 @@ impl Team {
         goal: Goal,
         into: bool,
         elements: usize,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (call, root) = match (goal, into) {
             (Goal::All, true) => ("all_reduce_into", 0),
             (Goal::All, false) => ("all_reduce", 0),
@@ -171,7 +171,7 @@ impl Team {
             (Goal::Exclusive, false) => ("exclusive_scan", 0),
         };
         let name = format!("{call} by {} of {}", short_type::<O>(), short_type::<T>());
-        self.compare_named(call, &name, &[("elements", elements as u64), ("root", root)])
+        Ok(self.compare_named(call, &name, &[("elements", elements as u64), ("root", root)])?)
     }
 
     fn combined<T: Plain, O: Operator<T>>(
@@ -180,7 +180,7 @@ impl Team {
         goal: Goal,
         to: Span<'_, T>,
         from: Span<'_, T>,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let elements = from.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
         if self.pe().is_checked() {
@@ -188,7 +188,7 @@ impl Team {
         }
         check_apart(to, from)?;
         // SAFETY: any bytes are a value of plain data.
-        unsafe { self.combine_values(operator, goal, to, from) }
+        unsafe { self.combine_elements(operator, goal, to, from) }
     }
 
     /// Reductions and scans of elements of a type, between places, for front ends. *Collective.*
@@ -205,6 +205,20 @@ impl Team {
         to: SymmetricRange,
         from: SymmetricRange,
     ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        Ok(unsafe { self.combine_elements(operator, goal, to, from) }?)
+    }
+
+    /// # Safety
+    /// As for [`combine_values`](Self::combine_values).
+    #[inline(always)]
+    pub(super) unsafe fn combine_elements<T: Copy>(
+        &self,
+        operator: impl Operator<T>,
+        goal: Goal,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Quick<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
             // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64
             // bytes, private and apart.
@@ -221,7 +235,7 @@ impl Team {
         let elements =
             Elements { size: size_of::<T>(), combine: &combine, integers: operator.integers() };
         let _whole = NoPanic(self);
-        self.combine_places(&elements, goal, to, from)
+        self.combine(&elements, goal, to, from)
     }
 
     /// Reductions and scans between places, for front ends. *Collective.*
@@ -235,6 +249,16 @@ impl Team {
         to: SymmetricRange,
         from: SymmetricRange,
     ) -> Result<()> {
+        Ok(self.combine(elements, goal, to, from)?)
+    }
+
+    fn combine(
+        &self,
+        elements: &Elements<'_>,
+        goal: Goal,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Quick<()> {
         if let Goal::Root(root) = goal {
             self.check_rank(root)?;
         }
@@ -242,7 +266,9 @@ impl Team {
         self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         match from.bytes.checked_rem(elements.size) {
-            None => return Err(Error::Misuse("elements that are combined must have a size")),
+            None => {
+                return Err(Error::Misuse("elements that are combined must have a size").into());
+            }
             Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
         }
         let algorithm = self.choose(Call::Combine {
@@ -274,8 +300,8 @@ impl Team {
         goal: Goal,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
-        self.barrier()?;
+    ) -> Quick<()> {
+        self.pass_barrier()?;
         let block = (BLOCK_BYTES / elements.size).max(1) * elements.size;
         let (mine, end) = {
             let count = from.bytes / elements.size;
@@ -289,7 +315,7 @@ impl Team {
             let bytes = block.min(end - at);
             self.walk(elements, goal, to.part(at, bytes), from.part(at, bytes), &mut scratch)?;
         }
-        self.barrier()?;
+        self.pass_barrier()?;
         // D1 of the module's head.
         self.check_given(&|_| true)
     }
@@ -326,7 +352,7 @@ impl Team {
         goal: Goal,
         to: SymmetricRange,
         from: SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let me = self.rank();
         let Some(given) = self.exchange_small(algorithm, goal, from)? else {
             return Ok(());
@@ -373,7 +399,7 @@ impl Team {
         algorithm: Algorithm,
         goal: Goal,
         from: SymmetricRange,
-    ) -> Result<Option<Given>> {
+    ) -> Quick<Option<Given>> {
         let (me, all) = (self.rank(), 0..self.len());
         let root = match goal {
             Goal::Root(root) => Some(root),

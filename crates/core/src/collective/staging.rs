@@ -29,7 +29,7 @@
 //! members mix up, a PE gets bytes, and any bytes are a value of plain data.
 
 use super::SymmetricRange;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick};
 use crate::base::layout::{STAGING_BYTES, StagingArea, SystemArea};
 use crate::base::shm;
 use crate::endpoint::ending;
@@ -59,36 +59,47 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::Misuse`] while another call uses it (S3), and in a forked child (S5).
-    pub(super) fn stage(&self) -> Result<Staging<'_>> {
+    pub(super) fn stage(&self) -> Quick<Staging<'_>> {
         if let Some(refused) = ending::refusal(self.pe()) {
-            return Err(refused);
+            return Err(refused.into());
         }
-        if self.in_use().swap(true, Ordering::Acquire) {
+        let in_use = self.in_use();
+        // A process of one thread needs no exchange.
+        let was_in_use = match shm::alone() {
+            true => in_use.load(Ordering::Relaxed),
+            false => in_use.swap(true, Ordering::Acquire),
+        };
+        if was_in_use {
             return Err(Error::Misuse(
                 "a collective call on values began while another one of the same team was under way, in another thread of this PE or in an operator; give each thread its own team, or let one do it",
-            ));
+            ).into());
         }
+        in_use.store(true, Ordering::Relaxed);
         Ok(Staging(self))
     }
 }
 
 impl Staging<'_> {
     /// The first bytes of the source.
+    #[inline(always)]
     pub(super) fn source(&self, bytes: usize) -> SymmetricRange {
         self.half(offset_of!(StagingArea, source)).part(0, bytes)
     }
 
     /// The first bytes of the destination.
+    #[inline(always)]
     pub(super) fn destination(&self, bytes: usize) -> SymmetricRange {
         self.half(offset_of!(StagingArea, destination)).part(0, bytes)
     }
 
+    #[inline(always)]
     fn half(&self, offset: usize) -> SymmetricRange {
         let area = offset_of!(SystemArea, staging) + self.0.slot() * size_of::<StagingArea>();
         SymmetricRange { offset: (area + offset) as u64, bytes: STAGING_BYTES }
     }
 
     /// Copies private bytes into a place of this PE's own area.
+    #[inline(always)]
     pub(super) fn write(&self, to: SymmetricRange, from: &[u8]) {
         let to = to.part(0, from.len());
         // SAFETY: `part` has checked that the place, which lies in the area, has room.
@@ -96,6 +107,7 @@ impl Staging<'_> {
     }
 
     /// Copies a place of this PE's own area to private bytes.
+    #[inline(always)]
     pub(super) fn read(&self, from: SymmetricRange, to: &mut [u8]) {
         let from = from.part(0, to.len());
         // SAFETY: as in `write`.

@@ -5,7 +5,7 @@
 
 use super::choice::{Algorithm, Call};
 use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::{self, Plain};
 use crate::endpoint::route::Route;
 use crate::team::Team;
@@ -28,9 +28,11 @@ struct Strided {
 
 impl Strided {
     /// `count` elements at the beginning of a place, which must have room for them.
-    fn new(place: SymmetricRange, size: usize, stride: usize, count: usize) -> Result<Self> {
+    fn new(place: SymmetricRange, size: usize, stride: usize, count: usize) -> Quick<Self> {
         if stride == 0 || size == 0 {
-            return Err(Error::Misuse("elements have a size, and strides of at least one element"));
+            return Err(
+                Error::Misuse("elements have a size, and strides of at least one element").into()
+            );
         }
         let bytes = match count.checked_sub(1) {
             None => Some(0),
@@ -52,7 +54,8 @@ impl Strided {
                 left: bytes.unwrap_or(usize::MAX),
                 right: place.bytes,
                 call: None,
-            }),
+            }
+            .into()),
         }
     }
 
@@ -120,9 +123,15 @@ impl Team {
             if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
                 return Err(Error::Misuse(
                     "source and destination of this collective overlap: they must not",
-                ));
+                )
+                .into());
             }
-            self.all_to_alls_places((to, to_stride), (from, from_stride), size_of::<T>(), count)
+            Ok(self.all_to_alls_places(
+                (to, to_stride),
+                (from, from_stride),
+                size_of::<T>(),
+                count,
+            )?)
         })
     }
 
@@ -178,7 +187,7 @@ impl Team {
             }
             return Ok(());
         }
-        self.all_to_alls_directly(to, from, size, count)
+        Ok(self.all_to_alls_directly(to, from, size, count)?)
     }
 
     /// Between the members' windows: each member delivers where the destination is contiguous,
@@ -189,10 +198,10 @@ impl Team {
         from: Strided,
         size: usize,
         count: usize,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
-        self.barrier()?;
+        self.pass_barrier()?;
         let mut scratch = Scratch::new(BLOCK_BYTES.max(size));
         // Each member begins with itself: so not all access one member at once.
         for step in 0..self.len() {
@@ -231,7 +240,7 @@ impl Team {
                 }
             }
         }
-        self.barrier()?;
+        self.pass_barrier()?;
         // D1 of the module's head.
         self.check_given(&|_| true)
     }

@@ -7,7 +7,7 @@
 use super::operator::{Goal, Number, Operator, Sum};
 use super::staging::Staging;
 use super::{Destinations, check_length};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::STAGING_BYTES;
 use crate::base::shm::Plain;
 use crate::team::Team;
@@ -78,7 +78,7 @@ impl Team {
         })
     }
 
-    fn broadcast_bytes(&self, staging: &Staging<'_>, root: usize, bytes: &mut [u8]) -> Result<()> {
+    fn broadcast_bytes(&self, staging: &Staging<'_>, root: usize, bytes: &mut [u8]) -> Quick<()> {
         for piece in bytes.chunks_mut(STAGING_BYTES) {
             let place = staging.source(piece.len());
             if self.rank() == root {
@@ -277,7 +277,7 @@ impl Team {
         operator: O,
         goal: Goal,
         elements: &mut [T],
-    ) -> Result<()> {
+    ) -> Quick<()> {
         if self.pe().is_checked() {
             self.compare_combined::<T, O>(goal, false, elements.len())?;
         }
@@ -296,7 +296,7 @@ impl Team {
                 let (to, from) = (staging.destination(bytes), staging.source(bytes));
                 staging.write(from, piece.as_bytes());
                 // SAFETY: any bytes are a value of plain data.
-                unsafe { self.combine_values(operator, goal, to, from) }?;
+                unsafe { self.combine_elements(operator, goal, to, from) }?;
                 if !matches!(goal, Goal::Root(root) if root != self.rank()) {
                     staging.read(to, piece.as_mut_bytes());
                 }
@@ -312,7 +312,7 @@ impl Team {
         operator: impl Operator<T>,
         goal: Goal,
         element: &mut T,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (me, mut all) = (self.rank(), vec![T::new_zeroed(); self.len()]);
         self.gather_bytes(staging, None, element.as_bytes(), all.as_mut_bytes())?;
         let given = match goal {
@@ -341,7 +341,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn all_gather<T: Plain>(&self, value: T) -> Result<Vec<T>> {
-        self.collective("Team::all_gather", || self.all_gather_slice(&[value]))
+        self.collective("Team::all_gather", || Ok(self.all_gather_slice(&[value])?))
     }
 
     /// Gives every member the elements of all members, one after the other in the order of ranks.
@@ -380,7 +380,7 @@ impl Team {
     /// As for [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn gather<T: Plain>(&self, root: usize, value: T) -> Result<Option<Vec<T>>> {
-        self.collective("Team::gather", || self.gather_slice(root, &[value]))
+        self.collective("Team::gather", || Ok(self.gather_slice(root, &[value])?))
     }
 
     /// Gives the member with rank `root` the elements of all members, as in
@@ -443,7 +443,7 @@ impl Team {
     }
 
     /// Room for so many elements of each member.
-    fn room_for<T: Plain>(&self, each: usize) -> Result<Vec<T>> {
+    fn room_for<T: Plain>(&self, each: usize) -> Quick<Vec<T>> {
         let overflow = Error::Overflow { index: each, size: size_of::<T>(), call: None };
         Ok(vec![T::new_zeroed(); each.checked_mul(self.len()).ok_or(overflow)?])
     }
@@ -456,7 +456,7 @@ impl Team {
         root: Option<usize>,
         mine: &[u8],
         all: &mut [u8],
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (each, is_here) = (mine.len(), root.is_none_or(|root| root == self.rank()));
         let Some(block) = self.block(each) else {
             return (0..self.len()).try_for_each(|rank| {
@@ -541,7 +541,7 @@ impl Team {
         root: usize,
         all: &[u8],
         mine: &mut [u8],
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let (each, is_root) = (mine.len(), self.rank() == root);
         let Some(block) = self.block(each) else {
             return (0..self.len()).try_for_each(|rank| {
@@ -599,7 +599,7 @@ impl Team {
         })
     }
 
-    fn exchange_bytes(&self, staging: &Staging<'_>, mine: &[u8], all: &mut [u8]) -> Result<()> {
+    fn exchange_bytes(&self, staging: &Staging<'_>, mine: &[u8], all: &mut [u8]) -> Quick<()> {
         let (n, each) = (self.len(), mine.len() / self.len());
         let Some(block) = self.block(each) else {
             let mut from = all.chunks_mut(each).enumerate();

@@ -276,11 +276,23 @@ impl Pe {
         window: Option<&'static Location<'static>>,
         call: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
+        self.call_of(name, window, call)
+    }
+
+    /// [`call`](Self::call) of a function with errors of its own form.
+    #[inline(always)]
+    #[track_caller]
+    fn call_of<R, E: Into<Error>>(
+        &self,
+        name: &'static str,
+        window: Option<&'static Location<'static>>,
+        call: impl FnOnce() -> std::result::Result<R, E>,
+    ) -> Result<R> {
         let at = Location::caller();
         let _recording = self.begin(name, at, window);
         match call() {
             Ok(value) => Ok(value),
-            Err(error) => Err(error.of_call(Some(Call { name, pe: self.me, at, window }))),
+            Err(error) => Err(error.into().of_call(Some(Call { name, pe: self.me, at, window }))),
         }
     }
 
@@ -296,6 +308,18 @@ impl Pe {
     ) -> Result<R> {
         let at = Location::caller();
         self.call(name, window, || calls::within(name, Some(at), window, call))
+    }
+
+    /// [`waiting_call`](Self::waiting_call) of a collective call.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn collective_call<R>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> Quick<R>,
+    ) -> Result<R> {
+        let at = Location::caller();
+        self.call_of(name, None, || calls::within(name, Some(at), None, call))
     }
 
     #[inline]

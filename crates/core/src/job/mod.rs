@@ -160,7 +160,7 @@ impl Job {
     /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.pe.waiting_call("Job::barrier", None, || self.world.barrier())
+        self.world.collective("Job::barrier", || self.world.pass_barrier())
     }
 
     /// Orders this PE's writes: at each PE, the writes before this call become visible before the

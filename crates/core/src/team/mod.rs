@@ -12,7 +12,7 @@ pub(crate) mod turn;
 
 use agree::Agreed;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::MAX_BARRIERS;
 use crate::base::shows;
 use crate::endpoint::awaiting::Meeting;
@@ -24,6 +24,7 @@ use crate::endpoint::recorder::events::TextId;
 use crate::sync::barrier::{Algorithm, Barrier, rank_of};
 use forced::Forced;
 use network::Network;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use steps::Steps;
@@ -152,15 +153,18 @@ impl Team {
     pub(crate) fn collective<R>(
         &self,
         name: &'static str,
-        call: impl FnOnce() -> Result<R>,
+        call: impl FnOnce() -> Quick<R>,
     ) -> Result<R> {
-        self.pe.waiting_call(name, None, || self.count_call(call))
+        self.pe.collective_call(name, || self.count_call(call))
     }
 
     /// Counts a collective call, unless it is a part of another one. One that has failed does not
     /// count, as it may have done so before it has met any other member.
     #[inline(always)]
-    fn count_call<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
+    fn count_call<R, E>(
+        &self,
+        call: impl FnOnce() -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
         if calls::is_of_team() {
             return call();
         }
@@ -175,10 +179,8 @@ impl Team {
 
     /// A collective call that cannot fail, but ends the process.
     pub(crate) fn of_call<R>(&self, call: impl FnOnce() -> R) -> R {
-        match self.count_call(|| Ok(call())) {
-            Ok(result) => result,
-            Err(_) => unreachable!("the call above gives no error"),
-        }
+        let Ok(result) = self.count_call(|| Ok::<R, Infallible>(call()));
+        result
     }
 
     /// The collective call that this member is in.
@@ -276,10 +278,13 @@ impl Team {
     /// [`Error::PeerFailed`] when a member is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.collective("Team::barrier", || {
-            self.note_call(0);
-            self.barrier.pass()
-        })
+        self.collective("Team::barrier", || self.pass_barrier())
+    }
+
+    #[inline(always)]
+    pub(crate) fn pass_barrier(&self) -> Quick<()> {
+        self.note_call(0);
+        self.barrier.pass()
     }
 
     /// The team's own barrier, for its split-phase calls: a PE arrives, does work that does not
@@ -328,7 +333,7 @@ impl Team {
             let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
             let ended = slot.ended(&self.members);
             let (pe, members) = (self.pe.clone(), self.members.clone());
-            Barrier::new(pe, members, self.rank, slot.slot, ended, self.copies.clone())
+            Ok(Barrier::new(pe, members, self.rank, slot.slot, ended, self.copies.clone())?)
         })
     }
 
@@ -363,7 +368,7 @@ impl Team {
                 allowed.map(|_| format!("{pes:?}")),
                 if named { pes } else { &[] },
             )?;
-            self.take_slot(&slot, pes)
+            Ok(self.take_slot(&slot, pes)?)
         })
     }
 

@@ -63,7 +63,7 @@
 use super::Team;
 use super::forced::Forced;
 use super::place::SymmetricRange;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick};
 use crate::base::layout::{
     BarrierSlot, EAGER_BYTES, EagerBuffer, LINE, StepLine, SystemArea, TURNS,
 };
@@ -140,9 +140,9 @@ impl Team {
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) where members have to meet first.
-    pub(crate) fn step(&self, meeting: bool) -> Result<Step> {
+    pub(crate) fn step(&self, meeting: bool) -> Quick<Step> {
         if let Some(error) = ending::refusal(self.pe()) {
-            return Err(error);
+            return Err(error.into());
         }
         let steps = self.steps();
         let number = steps.begun.load(Ordering::Relaxed) + 1;
@@ -151,7 +151,7 @@ impl Team {
         self.split_barrier().complete_for_collective()?;
         // I2.
         while self.meetings() < steps.free_at[turn].load(Ordering::Relaxed) {
-            self.barrier()?;
+            self.pass_barrier()?;
         }
         steps.begun.store(number, Ordering::Relaxed);
         let inside = u64::from(meeting || !steps.lines); // I3
@@ -166,9 +166,9 @@ impl Team {
         step: Step,
         ranks: Range<usize>,
         what: impl Fn(usize) -> SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         if !self.steps().lines {
-            return if step.meeting { Ok(()) } else { self.barrier() };
+            return if step.meeting { Ok(()) } else { self.pass_barrier() };
         }
         let (me, pe) = (self.rank(), self.pe());
         let offset = self.line_at(step, me);
@@ -209,7 +209,7 @@ impl Team {
         ranks: Range<usize>,
         to: SymmetricRange,
         what: impl Fn(usize) -> *const u8,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         self.put_to(step, ranks, |_| to, what)
     }
 
@@ -220,7 +220,7 @@ impl Team {
         step: Step,
         to: impl Fn(usize) -> SymmetricRange,
         what: impl Fn(usize) -> *const u8,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         self.put_to(step, 0..self.len(), to, what)
     }
 
@@ -230,7 +230,7 @@ impl Team {
         ranks: Range<usize>,
         to: impl Fn(usize) -> SymmetricRange,
         what: impl Fn(usize) -> *const u8,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let same = |rank| (to(rank), what(rank));
         if let Some((copies, (to, from))) = self.copied(ranks.clone(), same) {
             if to.bytes > 0 {
@@ -240,7 +240,7 @@ impl Team {
             return match (self.steps().lines, step.meeting) {
                 (true, _) => self.tell_copied(step, copies),
                 (false, true) => Ok(()),
-                (false, false) => self.barrier(),
+                (false, false) => self.pass_barrier(),
             };
         }
         let (me, first) = (self.rank(), self.rank() + 1);
@@ -250,7 +250,7 @@ impl Team {
         }
         match self.steps().lines || step.meeting {
             true => Ok(()),
-            false => self.barrier(),
+            false => self.pass_barrier(),
         }
     }
 
@@ -262,10 +262,10 @@ impl Team {
         rank: usize,
         to: SymmetricRange,
         from: *const u8,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         if !self.steps().lines {
             // SAFETY: the callers' sources are readable for the place's bytes, and lie elsewhere.
-            return unsafe { self.deliver(rank, to, from) };
+            return Ok(unsafe { self.deliver(rank, to, from) }?);
         }
         // SAFETY: as above; this member has a line in the other's segment.
         unsafe { self.put_and_tell(step, (rank, self.rank()), to, from) }
@@ -282,7 +282,7 @@ impl Team {
         (rank, line): (usize, usize),
         to: SymmetricRange,
         from: *const u8,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let pe = self.pe();
         let (place, number) = (self.there(rank, to), self.number_at(step, line, rank));
         // SAFETY: as the caller promises.
@@ -313,9 +313,9 @@ impl Team {
     }
 
     /// Notifies all other members by one write that the network copies.
-    pub(crate) fn tell_copied(&self, step: Step, copies: &Copies) -> Result<()> {
+    pub(crate) fn tell_copied(&self, step: Step, copies: &Copies) -> Quick<()> {
         let line = self.line_at(step, self.rank());
-        copies.store(line + offset_of!(StepLine, number) as u64, step.number)
+        Ok(copies.store(line + offset_of!(StepLine, number) as u64, step.number)?)
     }
 
     /// Sends each member its data as soon as that member has come: puts them into its `to`, then
@@ -328,10 +328,10 @@ impl Team {
         step: Step,
         to: SymmetricRange,
         what: impl Fn(usize) -> SymmetricRange,
-    ) -> Result<()> {
+    ) -> Quick<()> {
         let mut missing: Vec<usize> = (0..self.len()).filter(|&rank| rank != self.rank()).collect();
         if !self.steps().lines {
-            self.barrier()?;
+            self.pass_barrier()?;
             return self.push(step, 0..self.len(), to, |rank| self.here(what(rank)));
         }
         while !missing.is_empty() {
@@ -380,7 +380,7 @@ impl Team {
     /// # Errors
     /// As for [`await_from`](Self::await_from). A member counts as gone unless it had done its part
     /// of the step, as what it owed may reach this one through others.
-    pub(crate) fn await_lines(&self, step: Step, lines: Range<usize>) -> Result<()> {
+    pub(crate) fn await_lines(&self, step: Step, lines: Range<usize>) -> Quick<()> {
         let mut next = lines.start;
         self.wait_in_step(&|pe| self.has_relayed(step, pe), || {
             while next < lines.end && self.has_been_told(step, next) {
@@ -418,9 +418,9 @@ impl Team {
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all messages have come;
     /// [`Misuse`](Error::Misuse) when another thread waits in a step.
-    pub(crate) fn await_from(&self, step: Step, ranks: Range<usize>) -> Result<()> {
+    pub(crate) fn await_from(&self, step: Step, ranks: Range<usize>) -> Quick<()> {
         if !self.steps().lines {
-            return self.barrier();
+            return self.pass_barrier();
         }
         let done = |pe: usize| {
             let rank = rank_of(self.members(), pe).filter(|rank| ranks.contains(rank));
@@ -445,7 +445,7 @@ impl Team {
         &self,
         done: &dyn Fn(usize) -> bool,
         look: impl FnMut() -> Option<R>,
-    ) -> Result<R> {
+    ) -> Quick<R> {
         let (members, meeting) = (self.members(), self.meeting());
         let terms = Terms::forever(Awaiting::Step { members, done, meeting });
         let waiting = &self.steps().waiting;
@@ -454,7 +454,7 @@ impl Team {
         if waiting.load(Ordering::Relaxed) {
             return Err(Error::Misuse(
                 "two threads of one PE are in collectives of the same team at once; give each its own, or let one thread do it",
-            ));
+            ).into());
         }
         waiting.store(true, Ordering::Relaxed);
         let waited = wait::until(self.pe(), terms, look);
@@ -463,14 +463,14 @@ impl Team {
             self.split_barrier().keep_slot();
             self.split_barrier().end_if_interrupted(error);
         }
-        Ok(waited?)
+        waited
     }
 
     /// Waits for the messages of all members, in a step that is a meeting.
     ///
     /// # Errors
     /// As for [`await_from`](Self::await_from).
-    pub(crate) fn meet(&self, step: Step) -> Result<()> {
+    pub(crate) fn meet(&self, step: Step) -> Quick<()> {
         self.await_from(step, 0..self.len())?;
         // A barrier counts itself.
         let Steps { lines, met, .. } = self.steps();
@@ -486,11 +486,11 @@ impl Team {
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed).
-    pub(crate) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
+    pub(crate) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Quick<()> {
         shm::compiler_fence();
         let (members, meeting) = (self.members(), self.meeting());
         let terms = Terms::forever(Awaiting::Step { members, done, meeting });
-        terms.departed(self.pe()).map_or(Ok(()), Err)
+        terms.departed(self.pe()).map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Whether a member, as a PE of the job, has notified the member with rank `receiver` in a
@@ -517,8 +517,8 @@ impl Team {
     /// member's eager buffer.
     pub(crate) fn publish(
         &self,
-        publish: impl FnOnce(SymmetricRange) -> Result<()>,
-    ) -> Result<SymmetricRange> {
+        publish: impl FnOnce(SymmetricRange) -> Quick<()>,
+    ) -> Quick<SymmetricRange> {
         let step = self.step(true)?;
         let eager_buffer = self.eager_buffer(step);
         publish(eager_buffer)?;
@@ -534,7 +534,7 @@ impl Team {
         &self,
         bytes: usize,
         what: impl Fn(usize) -> *const u8,
-    ) -> Result<SymmetricRange> {
+    ) -> Quick<SymmetricRange> {
         let step = self.step(true)?;
         self.swap_in(step, self.eager_buffer(step).part(0, self.len() * bytes), what)
     }
@@ -546,7 +546,7 @@ impl Team {
         step: Step,
         room: SymmetricRange,
         what: impl Fn(usize) -> *const u8,
-    ) -> Result<SymmetricRange> {
+    ) -> Quick<SymmetricRange> {
         let (me, bytes) = (self.rank(), room.bytes / self.len());
         let mine = room.part(me * bytes, bytes);
         // SAFETY: the room lies in this PE's segment; the callers' sources are readable, and lie

@@ -599,22 +599,32 @@ impl Barrier {
     }
 
     /// Arrives and waits.
-    pub(crate) fn pass(&self) -> Result<()> {
+    #[inline(always)]
+    pub(crate) fn pass(&self) -> Quick<()> {
         let passed = self.alone(|| {
             by_way!(self, way => {
                 self.next(way)?;
                 self.finish(way, Patience::Forever)
             })
         });
-        passed.map_err(|error| {
-            self.end_if_interrupted(&error);
-            *error
-        })
+        passed.inspect_err(|error| self.end_if_interrupted(error))
     }
 
     /// [`wait`](Self::wait) at the beginning of a collective call.
-    pub(crate) fn complete_for_collective(&self) -> Result<()> {
-        self.wait().inspect_err(|error| self.end_if_interrupted(error))
+    #[inline(always)]
+    pub(crate) fn complete_for_collective(&self) -> Quick<()> {
+        let is_complete = self.complete.load(Ordering::Relaxed) == self.phase();
+        if is_complete && !self.busy.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.complete_slowly()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn complete_slowly(&self) -> Quick<()> {
+        self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))
+            .inspect_err(|error| self.end_if_interrupted(error))
     }
 
     /// Makes this barrier, and so its team, unusable if `error` says that a collective call was
