@@ -53,12 +53,16 @@ pub struct MulticastOptions {
     survive: bool,
 }
 
-/// The default capacity: data that fit the caches of two cores travel fastest between them.
+/// The default capacity.
 const CAPACITY_BYTES: usize = 512 << 10;
-/// The default capacity where PEs share a CPU. They take turns, one ring moves in each turn, and a
-/// turn begins with cold buffers of the processor. A turn of a larger ring would last so long that
-/// it looks like interference, and then waits sleep.
-const SHARED_CPU_CAPACITY_BYTES: usize = 2 << 20;
+/// The default capacity where all PEs are near. Of blocks of 64 KiB it holds enough that writer and
+/// readers need not run in step. Where they share a CPU they take turns, one ring moves in each
+/// turn, and a turn begins with cold buffers of the processor. A turn of a larger ring would last so
+/// long that it looks like interference, and then waits sleep.
+const NEAR_CAPACITY_BYTES: usize = 2 << 20;
+/// The part of it that short blocks use where PEs have CPUs of their own: data that fit the caches
+/// of two cores travel fastest between them.
+const LAP_BYTES: u64 = 512 << 10;
 
 impl Default for MulticastOptions {
     fn default() -> Self {
@@ -67,8 +71,9 @@ impl Default for MulticastOptions {
 }
 
 impl MulticastOptions {
-    /// A capacity of 512 KiB, or of 2 MiB where near PEs share CPUs. Slow readers stop the writer,
-    /// and a reader's death is an error.
+    /// A capacity of 512 KiB, or of 2 MiB where all PEs are near; of these, blocks of less than
+    /// 16 KiB use 512 KiB, unless PEs share CPUs. Slow readers stop the writer, and a reader's death
+    /// is an error.
     pub fn new() -> Self {
         MulticastOptions { capacity: None, drop_slow: None, survive: false }
     }
@@ -116,6 +121,19 @@ pub(super) struct Places {
     pub(super) ring: u64,
     pub(super) bytes: u64,
     pub(super) unit: u64,
+    /// Bytes of a lap of short blocks.
+    lap: u64,
+}
+
+impl Places {
+    /// The ring at `base`.
+    ///
+    /// # Safety
+    /// As for [`Ring::new`].
+    unsafe fn ring_at(&self, base: *mut u8) -> Ring {
+        // SAFETY: as the caller promises.
+        unsafe { Ring::new(base, self.bytes, self.unit) }.with_laps(self.lap)
+    }
 }
 
 impl Job {
@@ -140,7 +158,7 @@ impl Job {
         let request = self.check_channel::<T>(writer, readers).and_then(|()| {
             let choice = numbered(self.choice(writer, readers, &options)?, readers.len())?;
             let capacity = options.capacity.unwrap_or(match choice {
-                Choice::Near if self.pe.record().is_crowded(writer) => SHARED_CPU_CAPACITY_BYTES,
+                Choice::Near => NEAR_CAPACITY_BYTES,
                 _ => CAPACITY_BYTES,
             });
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
@@ -172,6 +190,10 @@ impl Job {
             ring: (front + LINE * extra_lines(&choice)).next_multiple_of(unit),
             bytes,
             unit,
+            lap: match (&choice, options.capacity) {
+                (Choice::Near, None) if !self.pe.record().is_crowded(writer) => LAP_BYTES,
+                _ => bytes,
+            },
         };
         let (delivery, means) = match choice {
             Choice::Near => (Delivery::Near, Means::Memory),
@@ -395,7 +417,7 @@ impl Channel<'_> {
     pub(super) fn own_ring(&self) -> Ring {
         // SAFETY: the ring lies in this PE's part of the window, which the end of the channel
         // keeps; `Ring::bytes` gave its length.
-        unsafe { Ring::new(self.pe.local(self.places.ring), self.places.bytes, self.places.unit) }
+        unsafe { self.places.ring_at(self.pe.local(self.places.ring)) }
     }
 
     /// The node in the tree of the `number`-th of writer (0) and readers.
@@ -560,9 +582,7 @@ impl Channel<'_> {
             (Delivery::Near, _) => {
                 // SAFETY: the ring lies in the writer's part of the window, which is mapped as long
                 // as the job; `Ring::bytes` gave its length.
-                let ring = unsafe {
-                    Ring::new(near(self.places.ring), self.places.bytes, self.places.unit)
-                };
+                let ring = unsafe { self.places.ring_at(near(self.places.ring)) };
                 let reporting = Reporting::Writer(
                     pe.route(self.writer, position),
                     pe.control().doorbell(self.writer),

@@ -225,7 +225,7 @@ impl Reader {
             node.hide();
         }
         // M4.
-        if self.position - self.reported >= self.ring.len() / 8 {
+        if self.position - self.reported >= self.ring.report_after() {
             self.report();
         }
     }

@@ -4,6 +4,12 @@
 //! block. Its length is a multiple of that alignment. No record wraps around the end of the ring:
 //! where one does not fit, a padding record fills the rest.
 //!
+//! A ring may have **short laps**: then short records fill only its beginning, as what fits the
+//! caches of two cores travels fastest between them. The record that would lie across the end of the
+//! short lap goes to the start of the ring, behind a padding record for all the rest. A long record
+//! goes on beyond that end, and so does all that follows, up to the end of the ring: of a few long
+//! blocks, more have to fit, or writer and readers run in step.
+//!
 //! | header | meaning |
 //! |---|---|
 //! | 0 | no record has been published here yet |
@@ -26,6 +32,9 @@ const LAST: u64 = 3;
 const WHOLE: u64 = 4;
 const PADDING: u64 = 5;
 const END: u64 = 6;
+
+/// Records of up to this part of a short lap are short.
+const SHORT_PART: u64 = 32;
 
 /// The part of a block that a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +87,8 @@ pub(super) struct Ring {
     len: u64,
     /// Records and blocks begin at multiples of this number of bytes.
     unit: u64,
+    /// Bytes of a lap of short records.
+    lap: u64,
 }
 
 // SAFETY: `base` is an address in a window that the channel's end keeps, used through
@@ -94,7 +105,13 @@ impl Ring {
         debug_assert!(
             len.is_power_of_two() && unit.is_power_of_two() && unit >= 8 && len >= 4 * unit
         );
-        Ring { base, len, unit }
+        Ring { base, len, unit, lap: len }
+    }
+
+    /// This ring with short laps of so many bytes, a power of two and no more than it has.
+    pub(super) fn with_laps(self, lap: u64) -> Self {
+        debug_assert!(lap.is_power_of_two() && lap <= self.len && lap >= 4 * self.unit);
+        Ring { lap, ..self }
     }
 
     /// Bytes of a ring with room for `capacity` bytes, and for blocks of `element` bytes in place.
@@ -107,10 +124,17 @@ impl Ring {
         self.len
     }
 
+    /// A reader reports after so many bytes.
+    #[inline]
+    pub(super) fn report_after(&self) -> u64 {
+        self.lap / 8
+    }
+
     /// Bytes of the largest block that fits into one record.
     pub(super) fn most(&self) -> usize {
-        // Even after a padding record nearly as long, it leaves room for the eighth that readers
-        // have not reported.
+        // Even after a padding record nearly as long, it leaves room for what readers have not
+        // reported. A padding record that ends a short lap is longer: but the record behind it is
+        // short, and a quarter of the lap would do.
         (self.len / 4 - self.unit) as usize
     }
 
@@ -124,7 +148,9 @@ impl Ring {
     #[inline]
     pub(super) fn padding(&self, position: u64, record: u64) -> u64 {
         let left = self.left(position);
-        if left < record { left } else { 0 }
+        let at = self.len - left;
+        let ends_lap = at <= self.lap && at + record > self.lap && record <= self.lap / SHORT_PART;
+        if left < record || ends_lap { left } else { 0 }
     }
 
     #[inline]
@@ -201,17 +227,43 @@ mod tests {
         unsafe { Ring::new(memory.as_mut_ptr().cast(), len, unit) }
     }
 
+    /// Short records stay in the short lap, a long one goes on beyond it, and nothing lies across
+    /// the end of either.
+    #[test]
+    fn short_laps() {
+        let mut memory = vec![0u64; 1 << 12];
+        let ring = ring(&mut memory, 8).with_laps(1 << 13);
+        let short = (1 << 13) / SHORT_PART as usize - 8;
+        let (mut position, mut farthest) = (0, 0);
+        for size in (0..2000).map(|n| n * 7 % (short + 1)) {
+            let record = ring.record(size);
+            position += ring.padding(position, record);
+            farthest = farthest.max(position % ring.len() + record);
+            position += record;
+        }
+        assert!((7 << 10..=8 << 10).contains(&farthest), "{farthest}");
+        assert!(position > 20 * ring.len(), "each lap counts as a whole one");
+        let (mut position, mut farthest) = (0, 0);
+        for size in (0..2000).map(|n| if n % 9 == 0 { short + 1 } else { short }) {
+            let record = ring.record(size);
+            position += ring.padding(position, record);
+            farthest = farthest.max(position % ring.len() + record);
+            position += record;
+        }
+        assert!((31 << 10..=32 << 10).contains(&farthest), "{farthest}");
+    }
+
     proptest! {
         #[test]
-        fn records_lie_apart_and_in_the_ring(sizes in proptest::collection::vec(0usize..112, 1..100), power in 3u32..5) {
+        fn records_lie_apart_and_in_the_ring(sizes in proptest::collection::vec(0usize..112, 1..100), power in 3u32..5, lap in 6u32..10) {
             let mut memory = vec![0u64; 64];
-            let ring = ring(&mut memory, 1 << power);
+            let ring = ring(&mut memory, 1 << power).with_laps(1 << lap);
             let mut position = 0;
             for size in sizes {
                 let size = size.min(ring.most());
                 let record = ring.record(size);
                 let padding = ring.padding(position, record);
-                prop_assert!(padding < record);
+                prop_assert!(padding < record || padding + 2 * record >= ring.len() - (1 << lap));
                 if padding > 0 {
                     let word = Header::Padding { len: padding as usize }.to_word();
                     prop_assert_eq!(ring.decode(position, word).unwrap(), Header::Padding { len: padding as usize });
@@ -224,7 +276,7 @@ mod tests {
                 }
                 let start = ring.block(position) as usize - ring.at(0) as usize;
                 prop_assert!(start + size <= ring.len() as usize);
-                prop_assert!(record + padding + 8 <= ring.len() - ring.len() / 8, "it fits beside unreported bytes");
+                prop_assert!(record + padding + 8 <= ring.len() - ring.report_after(), "it fits beside unreported bytes");
                 position += record;
             }
         }
