@@ -57,7 +57,7 @@ fn contend(npes: usize, who: &[usize], times: usize) {
 
 #[test]
 fn two_pes() {
-    explore(0, || contend(2, &[0, 1], 1));
+    explore(4, || contend(2, &[0, 1], 1));
 }
 
 #[test]

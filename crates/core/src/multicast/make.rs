@@ -122,7 +122,7 @@ pub(super) struct Places {
     pub(super) bytes: u64,
     pub(super) unit: u64,
     /// Bytes of a lap of short blocks.
-    lap: u64,
+    pub(super) lap: u64,
 }
 
 impl Places {

@@ -37,6 +37,7 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
         front: 0,
         ring: lines + 128 * readers.len() as u64,
         bytes: RING_BYTES,
+        lap: RING_BYTES,
         unit: 8,
     };
     let touch = |pe: &Pe| {

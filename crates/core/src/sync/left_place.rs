@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// The places of one PE.
 struct LeftPlaces {
     pe: Weak<Pe>,
-    /// The locks' offsets.
-    offsets: Mutex<Vec<u64>>,
+    /// The locks' offsets, and the PEs before.
+    places: Mutex<Vec<(u64, usize)>>,
 }
 
 /// The one list of a PE, made for its first place.
@@ -37,22 +37,23 @@ impl Layer for List {
     }
 }
 
-/// Leaves the place that this PE has in the queue of the lock at `offset`.
-pub(crate) fn leave(pe: &Arc<Pe>, offset: u64) {
+/// Leaves the place behind a PE that this PE has in the queue of the lock at `offset`.
+pub(crate) fn leave(pe: &Arc<Pe>, offset: u64, before: usize) {
     let list = pe.layer::<List>().0.get_or_init(|| {
-        let list = Arc::new(LeftPlaces { pe: Arc::downgrade(pe), offsets: Mutex::new(Vec::new()) });
+        let list = Arc::new(LeftPlaces { pe: Arc::downgrade(pe), places: Mutex::new(Vec::new()) });
         let relay: Arc<dyn Relay> = list.clone();
         pe.register_relay(Arc::downgrade(&relay));
         list
     });
-    lock(&list.offsets).push(offset);
+    lock(&list.places).push((offset, before));
 }
 
 impl Relay for LeftPlaces {
     fn relay(&self) -> Option<Due> {
         if let Some(pe) = self.pe.upgrade() {
             // A1, A2.
-            lock(&self.offsets).retain(|&offset| !Queue::new(&pe, offset).pass_over());
+            lock(&self.places)
+                .retain(|&(offset, before)| !Queue::new(&pe, offset).pass_over(before));
         }
         None
     }
@@ -63,7 +64,7 @@ pub(crate) fn leave_none(pe: &Pe) -> Quick<()> {
     let Some(list) = pe.layer::<List>().0.get() else { return Ok(()) };
     wait::until(pe, Terms::forever(Awaiting::Leave), || {
         list.relay();
-        let is_needed = |&offset: &u64| !Queue::new(pe, offset).is_broken(); // A3
-        (!lock(&list.offsets).iter().any(is_needed)).then_some(())
+        let is_needed = |&(offset, _): &(u64, usize)| !Queue::new(pe, offset).is_broken(); // A3
+        (!lock(&list.places).iter().any(is_needed)).then_some(())
     })
 }

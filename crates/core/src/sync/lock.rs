@@ -10,7 +10,7 @@
 //! |---|---|---|---|
 //! | 0-3 | tail | the home | last in the queue, as PE number + 1; 0: no PE holds the lock or waits for it |
 //! | 4-5 | next | each PE | the PE behind this one, as PE number + 1; 0: none is known here |
-//! | 6 | state | each PE | 0 `IDLE`; 1 `HELD`: this PE has the lock, as it found itself or as the PE before wrote; 2 `BROKEN`: the PE before found that this is no lock |
+//! | 6 | state | each PE | 0 `IDLE`; 1 `HELD`: this PE has the lock, as it found itself or as the PE before wrote; 2 `BROKEN`: the PE before found that this is no lock; `KEPT`, with a number of turns: this PE keeps the lock for the PE behind; `HELD_AGAIN`, with that number: it has it again; 3 `TAKEN`: the PE behind takes it |
 //! | 7 | claim | each PE | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is in the queue; 2 `QUEUED`: and other threads may wait for the claim |
 //!
 //! **Set**: claim; swap this PE's number into the tail. If the tail was 0, the lock is held.
@@ -18,6 +18,14 @@
 //! writes. If no PE is known behind, swap the tail from this PE back to 0. If a PE is behind, or
 //! turns out to be because the tail has changed, write `HELD` into its `state`. In both cases make
 //! this PE's own words idle, and then give up the claim.
+//!
+//! **Keep**: where a near PE is behind, a PE that clears does not write `HELD` there, but `KEPT`
+//! into its own state, and rings. If it sets the lock again before the PE behind has taken it, one
+//! compare-and-swap of its own state gives it back; up to [`RUN`] turns in all. The PE behind, when
+//! it has seen one and the same `KEPT` twice or would sleep, compare-and-swaps it for `TAKEN`;
+//! makes `next` and then that state idle; and has the lock. How often the lines of a lock and of
+//! its data go to another CPU is nearly all that contention costs, and a PE that comes back finds
+//! them where they are.
 //!
 //! **Proof.**
 //!
@@ -41,6 +49,12 @@
 //!   to the home, or, where that is mapped, by the processor's, for all PEs alike. A fabric's
 //!   atomics never touch the other words. `next` has one writer at a time, the PE behind; `state`
 //!   has the PE before and then its owner; `claim` has the owner's threads.
+//! * L9: *A kept lock goes to one PE, and is not forgotten.* Of the compare-and-swaps of the owner
+//!   and of the PE behind, one succeeds, and nobody else writes a state that is `KEPT`. The owner
+//!   rings after it has written that, so the PE behind looks (the
+//!   [doorbell](crate::base::doorbell)'s proof), and finds the lock kept, held again, or given to
+//!   it. An owner that comes back and finds `TAKEN` waits for `IDLE`, so that L3 holds for it. As
+//!   the turns are counted, the PE behind waits for at most [`RUN`] of them.
 //! * L6: *No number comes back too early (ABA).* The tail could be this PE's number after other PEs
 //!   have come and gone only if this PE queued again while it leaves. Its claim keeps its own
 //!   threads out until it has left.
@@ -101,6 +115,31 @@ const CLAIM: u64 = 7;
 const IDLE: u8 = 0;
 const HELD: u8 = 1;
 const BROKEN: u8 = 2;
+/// The PE behind takes a lock that was kept.
+const TAKEN: u8 = 3;
+/// The PE keeps the lock for the PE behind; to which the turns are added that it has had.
+const KEPT: u8 = 0x40;
+/// The PE holds a lock that it has kept; to which the turns are added that it has had.
+const HELD_AGAIN: u8 = 0x80;
+
+/// Turns in a row that a PE may have while a near PE waits behind it (L9).
+pub(crate) const RUN: u8 = if cfg!(loom) { 2 } else { 16 };
+
+/// The turns that a PE which holds the lock has had in a row; `None` if it does not hold it.
+#[inline(always)]
+fn turns_held(state: u8) -> Option<u8> {
+    match state {
+        HELD => Some(1),
+        again if again & HELD_AGAIN != 0 => Some(again & !HELD_AGAIN),
+        _ => None,
+    }
+}
+
+/// Whether this state says that the PE keeps the lock for the one behind.
+#[inline(always)]
+fn is_kept(state: u8) -> bool {
+    state & KEPT != 0 && state & HELD_AGAIN == 0
+}
 
 /// The tail of a word that turned out to be no lock: no PE has this number.
 const NO_TAIL: u32 = u32::MAX;
@@ -138,15 +177,15 @@ pub(crate) struct Queue<'a> {
     offset: u64,
     /// This PE's own word.
     own: *mut u8,
-    /// Whether an interrupted thread has left its place.
-    has_left: Cell<bool>,
+    /// Where an interrupted thread has left its place: the PE before.
+    left_behind: Cell<Option<usize>>,
 }
 
 impl<'a> Queue<'a> {
     /// The lock in the words at `offset`, which are aligned and lie in the segments.
     #[inline]
     pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
-        Queue { pe, offset, own: pe.local(offset), has_left: Cell::new(false) }
+        Queue { pe, offset, own: pe.local(offset), left_behind: Cell::new(None) }
     }
 
     /// Waits for the lock.
@@ -162,6 +201,10 @@ impl<'a> Queue<'a> {
     fn wait(&self) -> Quick<()> {
         self.check()?;
         self.claim()?;
+        let state = self.read::<u8>(STATE);
+        if state != IDLE && self.hold_again(state)? {
+            return Ok(());
+        }
         match self.tail().fetch_op(self.pe, AtomicOp::Swap, self.number()) {
             Ok(0) => {
                 self.write(STATE, HELD);
@@ -182,6 +225,15 @@ impl<'a> Queue<'a> {
     pub(crate) fn test(&self) -> Quick<bool> {
         self.check()?;
         if self.claim_now()? {
+            let state = self.read::<u8>(STATE);
+            if is_kept(state) {
+                if self.hold_again(state)? {
+                    self.pe.locked(self.offset);
+                    return Ok(true);
+                }
+                self.unclaim();
+                return Ok(false);
+            }
             match self.tail().compare_swap(self.pe, 0, self.number()) {
                 Ok(0) => {
                     self.write(STATE, HELD);
@@ -206,15 +258,62 @@ impl<'a> Queue<'a> {
         if let Some(error) = ending::refusal_of_child(self.pe) {
             return Err(error.into());
         }
-        if self.read::<u8>(STATE) != HELD {
+        let Some(turns) = turns_held(self.read(STATE)) else {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
-        }
+        };
         self.pe.unlocked(self.offset);
-        self.hand_over()
+        self.hand_over(turns)
+    }
+
+    /// Takes up the lock that this PE has kept, unless the PE behind has taken it. Then waits until
+    /// that needs this PE's word no more.
+    #[cold]
+    fn hold_again(&self, state: u8) -> Quick<bool> {
+        let again = HELD_AGAIN | ((state & !KEPT) + 1);
+        match state {
+            TAKEN => {}
+            kept if is_kept(kept) => {
+                if self.replace_state(self.own, kept, again) {
+                    return Ok(true);
+                }
+            }
+            _ => return self.give_up(no_lock()),
+        }
+        let is_idle = || (self.read::<u8>(STATE) == IDLE).then_some(());
+        match self.terms(|terms| wait::until(self.pe, terms, is_idle)) {
+            Ok(()) => Ok(false),
+            Err(error) => self.give_up(error),
+        }
+    }
+
+    /// Replaces the state in a word of a near PE.
+    fn replace_state(&self, word: *mut u8, old: u8, new: u8) -> bool {
+        // SAFETY: an aligned part of a word in a mapped segment, as `new`'s caller promised.
+        let seen = unsafe {
+            shm::compare_swap_sized(word.wrapping_add(STATE as usize), 1, old.into(), new.into())
+        };
+        seen as u8 == old
+    }
+
+    /// Takes the lock that the PE before keeps, if it does.
+    fn take_kept(&self, before: usize) -> bool {
+        let Route::Near(word) = self.word(before, 0) else { return false };
+        let state = match self.word(before, STATE).load::<u8>(self.pe) {
+            Ok(state) if is_kept(state) => state,
+            _ => return false,
+        };
+        if !self.replace_state(word, state, TAKEN) {
+            return false;
+        }
+        // L3: its state comes last, as it waits for that before it uses its word again.
+        self.word(before, NEXT).store(self.pe, 0u16);
+        self.notify(before, STATE, IDLE);
+        self.write(STATE, HELD);
+        true
     }
 
     #[inline]
-    fn hand_over(&self) -> Quick<()> {
+    fn hand_over(&self, turns: u8) -> Quick<()> {
         // L4. A write that failed is this PE's error: the others must not wait for ever.
         let written = self.pe.complete_without_waking();
         let next = match self.read::<u16>(NEXT) {
@@ -222,7 +321,9 @@ impl<'a> Queue<'a> {
             0 => self.wait_for_link()?, // L2
             next => next,
         };
-        if next != 0 {
+        if next != 0 && turns < RUN && self.keep_for(next, turns) {
+            // It is the next PE's, unless this one comes back before that takes it.
+        } else if next != 0 {
             let granted = self.other(next.into()).map(|next| self.notify(next, STATE, HELD));
             // L3: after the hand-over, before the claim is given up.
             self.write(NEXT, 0u16);
@@ -240,15 +341,24 @@ impl<'a> Queue<'a> {
     fn wait_behind(&self, before: u32) -> Quick<()> {
         let Ok(before) = self.other(before) else { return self.break_up() };
         self.notify(before, NEXT, self.number() as u16);
-        let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
+        let state = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
+        // What is kept stays so for a while, as its owner may come back.
+        let mut seen = 0;
+        let patient = || {
+            let kept = self.word(before, STATE).load::<u8>(self.pe).unwrap_or(IDLE);
+            let is_left = is_kept(kept) && std::mem::replace(&mut seen, kept) == kept;
+            if is_left && self.take_kept(before) { Some(HELD) } else { state() }
+        };
+        let answered = || state().or_else(|| self.take_kept(before).then_some(HELD));
         // Where the wait fails, this PE keeps its claim and stays in the queue. An interrupted
         // thread leaves its place to the PE's other waits.
-        let state = match wait::paced_polling(self.pe, answered) {
+        let state = match wait::paced_polling(self.pe, patient) {
             Some(state) => state,
             None => {
                 let answer = self.terms(|terms| wait::until(self.pe, terms, answered));
                 answer.inspect_err(|error| {
-                    self.has_left.set(matches!(**error, Error::Interrupted { .. }));
+                    let has_left = matches!(**error, Error::Interrupted { .. });
+                    self.left_behind.set(has_left.then_some(before));
                 })?
             }
         };
@@ -258,17 +368,30 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Whether [`set`](Self::set) was interrupted, and has left a place in the queue.
-    #[cold]
-    pub(crate) fn has_left_place(&self) -> bool {
-        self.has_left.get()
+    /// Keeps the lock for the PE behind, if that is near. Gives whether it is.
+    #[inline]
+    fn keep_for(&self, next: u16, turns: u8) -> bool {
+        let Ok(next) = self.other(next.into()) else { return false };
+        let is_near = matches!(self.word(next, 0), Route::Near(_));
+        if is_near {
+            self.write(STATE, KEPT + turns);
+            self.pe.ring(next);
+        }
+        is_near
     }
 
-    /// Passes the lock on if it has come to a place that nobody waits in. True if that is over.
-    pub(crate) fn pass_over(&self) -> bool {
+    /// Where [`set`](Self::set) was interrupted, and has left a place in the queue: the PE before.
+    #[cold]
+    pub(crate) fn left_behind(&self) -> Option<usize> {
+        self.left_behind.get()
+    }
+
+    /// Passes the lock on if it has come to a place behind a PE that nobody waits in. True if that
+    /// is over.
+    pub(crate) fn pass_over(&self, before: usize) -> bool {
         let passed = match self.read::<u8>(STATE) {
-            IDLE => return false,
-            HELD => self.hand_over(),
+            IDLE if !self.take_kept(before) => return false,
+            IDLE | HELD => self.hand_over(RUN),
             _ => self.break_up(),
         };
         if let Err(error) = passed {
@@ -381,7 +504,7 @@ impl<'a> Queue<'a> {
     /// Terms of all waits: all PEs live, and none leaves with the lock or its place in the queue.
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
-        let holds = |pe: usize| matches!(self.word(pe, STATE).load::<u8>(self.pe), Ok(HELD));
+        let holds = |pe: usize| matches!(self.word(pe, STATE).load(self.pe), Ok(state) if turns_held(state).is_some());
         f(Terms::forever(Awaiting::Lock {
             is_free_of: &left_free,
             holds: Some(&holds),

@@ -80,8 +80,8 @@ impl Lock {
         let _call = self.window.pe.begin("Lock::lock", at, Some(window));
         let queue = self.queue();
         calls::within("Lock::lock", Some(at), Some(window), || queue.set()).inspect_err(|_| {
-            if queue.has_left_place() {
-                left_place::leave(&self.window.pe, self.offset);
+            if let Some(before) = queue.left_behind() {
+                left_place::leave(&self.window.pe, self.offset, before);
             }
         })?;
         Ok(Held { lock: self })
