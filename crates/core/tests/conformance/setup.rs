@@ -5,8 +5,8 @@ pub use crate::ground::{Meeting, nap, yield_now};
 use memonet_core::unstable::segment::{Segment, Spot};
 use memonet_core::{Job, Result, SymmetricRange};
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Time after which a job counts as hanging. Jobs take milliseconds; the rest is for busy machines.
@@ -248,14 +248,22 @@ impl Run {
         &self,
         f: impl Fn(&Job) -> R + Send + Sync + 'static,
     ) -> Vec<R> {
+        self.results_of(Box::new(f))
+    }
+
+    /// As [`results`](Self::results), compiled once for each sort of results.
+    fn results_of<R: Send + 'static>(&self, f: Program<R>) -> Vec<R> {
         let (npes, options) = (self.npes, self.options());
-        within(&self.label(), move || ground::run(options, npes, f))
+        within(&self.label(), move || results_of(options, npes, &*f))
     }
 
     /// Runs `f` on every PE. None may fail.
     pub fn job(&self, f: impl Fn(&Job) -> Result<()> + Send + Sync + 'static) {
-        let failures: Vec<String> = self
-            .results(f)
+        self.no_failures(self.results(f));
+    }
+
+    fn no_failures(&self, results: Vec<Result<()>>) {
+        let failures: Vec<String> = results
             .into_iter()
             .enumerate()
             .filter_map(|(pe, result)| Some(format!("PE {pe}: {}", result.err()?)))
@@ -288,6 +296,24 @@ impl Run {
     fn label(&self) -> String {
         format!("{} PEs, {}, seed {}", self.npes, self.setup.name, self.seed)
     }
+}
+
+/// What each PE does.
+type Program<R> = Box<dyn Fn(&Job) -> R + Send + Sync>;
+
+/// Runs `f` on so many PEs, and gives the results.
+pub fn results_of<R: Send>(
+    fabric: Option<String>,
+    npes: usize,
+    f: &(dyn Fn(&Job) -> R + Send + Sync),
+) -> Vec<R> {
+    let results: Vec<Mutex<Option<R>>> = (0..npes).map(|_| Mutex::new(None)).collect();
+    ground::run(fabric, npes, &|job| {
+        let result = f(job);
+        *results[job.pe()].lock().unwrap() = Some(result);
+    });
+    let of_pe = |slot: Mutex<Option<R>>| slot.into_inner().unwrap().expect("each PE has returned");
+    results.into_iter().map(of_pe).collect()
 }
 
 /// Runs `f` in a thread of its own. Panics if it takes longer than [`PATIENCE`], or panics itself.
