@@ -6,6 +6,7 @@ use memonet_core::{
 };
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     broadcasts,
     reductions,
     reductions_by_a_function_that_does_not_commute,

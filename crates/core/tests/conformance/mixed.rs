@@ -6,6 +6,7 @@ use memonet_core::{By, Job, Plain, Result, Sum, Team, Window};
 use std::fmt::Debug;
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     of_the_world, of_two_teams_in_turn;
     about the choice of algorithms: reductions_about_every_limit,
 );

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 on_every_fabric!(
+    [also on recorded]
     ; with threads of their own:
     handles_of_another_job,
     handles_of_another_pe,

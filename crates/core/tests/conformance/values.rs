@@ -6,6 +6,7 @@ use crate::setup::{Dice, Setup, mark, sizes_here};
 use memonet_core::{By, Cause, Error, Job, JobOptions, Max, Min, Result, Sum, Team};
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     of_the_world,
     of_teams_in_slots_of_others,
     of_many_members,
