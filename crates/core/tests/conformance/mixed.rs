@@ -134,7 +134,7 @@ impl Call {
     /// The block that this member gets of a rank's source, which has one for each member.
     fn mine(&self, rank: usize) -> Vec<u64> {
         let (me, len) = (self.me, self.len);
-        self.source(rank, self.n * len)[me * len..(me + 1) * len].to_vec()
+        (me * len..(me + 1) * len).map(|i| mark(rank, i, self.round)).collect()
     }
 
     /// The first elements of this member's destination after the call; the others are untouched.
