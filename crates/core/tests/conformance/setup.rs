@@ -104,8 +104,8 @@ pub const MIXED: Setup = Setup {
 pub const DEALT: Setup =
     Setup { name: "dealt", spec: Some("far:nodes=2,deal=1,cpus=1"), seeds: 1, recorded: false };
 
-/// Nodes of two PEs with the shuffling fabric between them, where each PE records what it does. Jobs
-/// of two PEs record mapped memory alone, larger ones both ways.
+/// Nodes of two PEs with the shuffling fabric between them, where each PE records what it does.
+/// Jobs of two PEs record mapped memory alone, larger ones both ways.
 #[allow(dead_code, reason = "for PEs that are threads")]
 pub const RECORDED: Setup = Setup { name: "recorded", recorded: true, ..MIXED };
 
