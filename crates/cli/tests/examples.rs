@@ -4,22 +4,12 @@ mod common;
 
 use common::{Ended, run_for_a_minute};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::LazyLock;
 
 /// The folder with the examples, built.
 static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
-    let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-    let mut build = Command::new(env!("CARGO"));
     // With the command, whose dependencies have more features: else all would be built once more.
-    build.args(["build", "--quiet", "--package", "memonet", "--package", "memonet-cli"]);
-    build.args(["--examples", "--target-dir"]);
-    build.arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "the examples do not build");
-    profile.join("examples")
+    common::examples(&["--package", "memonet", "--package", "memonet-cli", "--examples"])
 });
 
 /// Runs a program, which must find its own result right.

@@ -9,30 +9,10 @@ use memonet::{Cmp, Job};
 use memonet_sim::machine::BUILT_IN;
 use memonet_sim::{Machine, Options, now};
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// The program that the tests run: the example `simulated`, built if `cargo test --test NAME` has
-/// not.
-static PROGRAM: LazyLock<String> = LazyLock::new(|| {
-    let profile = PathBuf::from(common::pe()).parent().unwrap().to_owned();
-    let mut build = std::process::Command::new(env!("CARGO"));
-    build.args([
-        "build",
-        "--quiet",
-        "--package",
-        "memonet-cli",
-        "--example",
-        "simulated",
-        "--target-dir",
-    ]);
-    build.arg(profile.parent().unwrap().parent().unwrap());
-    if profile.parent().unwrap().ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "the example `simulated` does not build");
-    profile.join("simulated").into_os_string().into_string().unwrap()
-});
+/// The program that the tests run.
+static PROGRAM: LazyLock<String> = LazyLock::new(|| common::example("simulated"));
 
 /// Machines of each kind.
 const MACHINES: [&str; 5] = ["dimmnet-1/D-tree", "sr2201", "scc", "dimmnet-2/lossy", "rdma-100g"];

@@ -32,15 +32,25 @@ pub fn ends() -> String {
 
 /// An example, built if `cargo test --test NAME` has not.
 pub fn example(name: &str) -> String {
+    let folder = examples(&["--package", "memonet-cli", "--example", name]);
+    folder.join(name).into_os_string().into_string().unwrap()
+}
+
+/// The folder of examples. Has cargo build those that `which` selects, unless `make test` says that
+/// all of the workspace is built: the same crates with the features that a few packages ask for
+/// would be compiled once more.
+pub fn examples(which: &[&str]) -> PathBuf {
     let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "memonet-cli", "--example", name, "--target-dir"]);
-    build.arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
+    if std::env::var_os("MEMONET_TEST_BUILT").is_none() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet"]).args(which);
+        build.arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "{which:?} do not build");
     }
-    assert!(build.status().unwrap().success(), "the example `{name}` does not build");
-    profile.join("examples").join(name).into_os_string().into_string().unwrap()
+    profile.join("examples")
 }
 
 /// A job that is running, and a mark that all its processes carry in their environment.

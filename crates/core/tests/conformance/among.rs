@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     teams_without_a_parent,
     wrong_teams_without_a_parent,
     threads_in_a_circle,

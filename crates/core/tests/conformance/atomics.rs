@@ -5,6 +5,7 @@ use memonet_core::{AtomicInt, Job, Result, SignalOp, Word};
 use std::collections::BTreeSet;
 
 on_every_fabric!(
+    [also on recorded]
     sums_are_exact,
     every_ticket_is_drawn_once,
     bits_are_everybodys_own,

@@ -12,6 +12,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded, copying]
     every_wait_is_interrupted,
     an_interrupted_collective_ends_its_team,
     an_interrupted_phase_goes_on,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     nobody_passes_too_early,
     nobody_passes_too_early_at_any_size,
     steps_lag_by_one,

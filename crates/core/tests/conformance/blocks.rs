@@ -6,6 +6,7 @@ use memonet_core::{Error, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 on_every_fabric!(
+    [also on recorded]
     every_size_at_every_offset,
     large_blocks,
     all_to_all,

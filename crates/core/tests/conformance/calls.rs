@@ -5,7 +5,10 @@ use crate::setup::{Setup, sizes_here};
 use memonet_core::{Cmp, Job, Result, SignalOp, Sum};
 use std::time::Duration;
 
-on_every_fabric!(wrong_arguments, timeouts, a_member_that_has_left);
+on_every_fabric!(
+    [also on recorded]
+    wrong_arguments, timeouts, a_member_that_has_left
+);
 
 /// The error is of this function, called in this file at this line.
 #[track_caller]

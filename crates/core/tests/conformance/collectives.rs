@@ -6,6 +6,7 @@ use memonet_core::{
 };
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     broadcasts,
     reductions,
     reductions_by_a_function_that_does_not_commute,
@@ -33,7 +34,12 @@ const PES: [usize; 6] = [1, 2, 3, 5, 8, 9];
 
 /// The source of the member with rank `rank`.
 fn source(rank: usize, len: usize) -> Vec<u64> {
-    (0..len).map(|i| mark(rank, i, 0)).collect()
+    block(rank, 0, len)
+}
+
+/// Of a longer source, the block with this number.
+fn block(rank: usize, number: usize, len: usize) -> Vec<u64> {
+    (number * len..(number + 1) * len).map(|i| mark(rank, i, 0)).collect()
 }
 
 /// Two windows with one more word at either end, which must not change.
@@ -266,10 +272,7 @@ fn scatters(setup: Setup) {
                 for root in [0, n - 1] {
                     words.from.write_from(1, &source(me, n * len));
                     job.world().scatter_into(root, spans(&words.to)?, spans(&words.from)?)?;
-                    assert_eq!(
-                        Words::contents(&words.to),
-                        source(root, n * len)[me * len..(me + 1) * len]
-                    );
+                    assert_eq!(Words::contents(&words.to), block(root, me, len));
                 }
                 job.barrier()?;
             }
@@ -286,9 +289,7 @@ fn all_to_alls(setup: Setup) {
                 let words = Words::new(job, n * len, n * len)?;
                 words.from.write_from(1, &source(me, n * len));
                 job.world().all_to_all_into(spans(&words.to)?, spans(&words.from)?)?;
-                let expected: Vec<u64> = (0..n)
-                    .flat_map(|rank| source(rank, n * len)[me * len..(me + 1) * len].to_vec())
-                    .collect();
+                let expected: Vec<u64> = (0..n).flat_map(|rank| block(rank, me, len)).collect();
                 assert_eq!(Words::contents(&words.to), expected);
                 job.barrier()?;
             }

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 on_every_fabric!(
+    [also on copying]
     lists_that_contradict,
     one_names_a_stranger,
     one_asks_for_the_impossible,

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded]
     ; with threads of their own:
     to_and_fro,
     stores_are_seen,

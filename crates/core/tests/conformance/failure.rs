@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded, copying, streams_dealt]
     every_wait_ends_when_somebody_is_dead,
     every_wait_ends_when_somebody_dies,
     death_at_any_moment,

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     what_is_given_up_is_not_taken,
     what_is_given_up_is_not_combined,
     who_dies_while_it_combines_leaves_no_wrong_result

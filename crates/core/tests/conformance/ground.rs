@@ -10,12 +10,9 @@ use std::time::{Duration, Instant};
 /// Before the name of a fabric, or of none: PEs record what they do.
 pub const RECORDED: &str = "recorded ";
 
-/// Runs `f` on so many PEs, on the fabric of that name, or with all peers near.
-pub fn run<R: Send>(
-    fabric: Option<String>,
-    npes: usize,
-    f: impl Fn(&Job) -> R + Send + Sync,
-) -> Vec<R> {
+/// Runs `f` on so many PEs, on the fabric of that name, or with all peers near. With a type of `f`
+/// as a parameter it would be compiled for each test: half of the compiler's time.
+pub fn run(fabric: Option<String>, npes: usize, f: &(dyn Fn(&Job) + Send + Sync)) {
     let (is_recorded, fabric) = match fabric.as_deref().map(|spec| spec.strip_prefix(RECORDED)) {
         Some(Some(rest)) => (true, Some(rest.to_owned()).filter(|rest| !rest.is_empty())),
         _ => (false, fabric),
@@ -30,7 +27,7 @@ pub fn run<R: Send>(
         }
         false => options,
     };
-    Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
+    Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads");
 }
 
 /// Whether PEs take exactly the time that they compute.

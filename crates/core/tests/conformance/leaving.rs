@@ -6,6 +6,7 @@ use memonet_core::{Cause, Cmp, Error, SignalOp};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on copying]
     who_has_left_is_not_waited_for,
     who_is_left_may_still_write,
     leaving_after_the_last_phase,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded]
     waits_for_words_that_are_woken,
     a_wait_for_a_barrier_that_is_woken,
     a_wait_for_the_end_of_rights_that_is_woken,

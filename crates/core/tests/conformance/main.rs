@@ -12,6 +12,14 @@
 /// apart, because not every fabric supports these. So are those about the choice of algorithms for
 /// collectives, which depends on nodes alone: they run once for each sort of nodes, on the fabric
 /// that disturbs its messages most, and once on sockets.
+///
+/// Three set-ups run other code than the rest only in what some files are about, which name them:
+///
+/// * `recorded`: operations on windows and segments, waits, and the counters of shared data and
+///   channels. The library's own operations are not recorded.
+/// * `copying`: what notifies all members of a team at once.
+/// * `streams_dealt`: what asks which PEs share a node. For other code, these PEs are those of
+///   `streams_mixed` with other numbers, which `dealt` has, too.
 macro_rules! on_every_fabric {
     (@ $module:ident $setup:ident [$($test:ident)*]) => {
         mod $module {
@@ -25,7 +33,21 @@ macro_rules! on_every_fabric {
             )*
         }
     };
+    (@ also [] $tests:tt) => {};
+    (@ also [recorded $($rest:ident)*] $tests:tt) => {
+        on_every_fabric!(@ recorded RECORDED $tests);
+        on_every_fabric!(@ also [$($rest)*] $tests);
+    };
+    (@ also [copying $($rest:ident)*] $tests:tt) => {
+        on_every_fabric!(@ copying COPYING $tests);
+        on_every_fabric!(@ also [$($rest)*] $tests);
+    };
+    (@ also [streams_dealt $($rest:ident)*] $tests:tt) => {
+        on_every_fabric!(@ streams_dealt STREAMS_DEALT $tests);
+        on_every_fabric!(@ also [$($rest)*] $tests);
+    };
     (
+        $([also on $($also:ident),*])?
         $($test:ident),* $(,)?
         $(; with threads of their own: $($threads:ident),* $(,)?)?
         $(; about the choice of algorithms: $($choice:ident),* $(,)?)?
@@ -34,17 +56,14 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ far FAR [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ late LATE [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)? $($($choice)*)?]);
-        on_every_fabric!(@ copying COPYING [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)? $($($choice)*)?]);
-        on_every_fabric!(@ recorded RECORDED [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ recorded_mixed RECORDED_MIXED [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ streams STREAMS [$($test)* $($($threads)*)?]);
         on_every_fabric!(
             @ streams_mixed STREAMS_MIXED [$($test)* $($($threads)*)? $($($choice)*)?]
         );
-        on_every_fabric!(@ streams_dealt STREAMS_DEALT [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ libfabric LIBFABRIC [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ also [$($($also)*)?] [$($test)* $($($threads)*)?]);
     };
 }
 

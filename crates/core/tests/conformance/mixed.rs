@@ -6,6 +6,7 @@ use memonet_core::{By, Job, Plain, Result, Sum, Team, Window};
 use std::fmt::Debug;
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     of_the_world, of_two_teams_in_turn;
     about the choice of algorithms: reductions_about_every_limit,
 );
@@ -133,7 +134,7 @@ impl Call {
     /// The block that this member gets of a rank's source, which has one for each member.
     fn mine(&self, rank: usize) -> Vec<u64> {
         let (me, len) = (self.me, self.len);
-        self.source(rank, self.n * len)[me * len..(me + 1) * len].to_vec()
+        (me * len..(me + 1) * len).map(|i| mark(rank, i, self.round)).collect()
     }
 
     /// The first elements of this member's destination after the call; the others are untouched.

@@ -7,7 +7,10 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::ops::Range;
 use std::sync::Arc;
 
-on_every_fabric!(blocks_do_what_a_vector_does);
+on_every_fabric!(
+    [also on recorded]
+    blocks_do_what_a_vector_does
+);
 
 const LEN: usize = 64;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 on_every_fabric!(
+    [also on recorded, streams_dealt]
     blocks_arrive,
     any_writer_any_readers,
     by_trying,

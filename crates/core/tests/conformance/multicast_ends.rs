@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on streams_dealt]
     a_slow_reader_stops_the_writer_at_the_bound,
     slow_readers_are_dropped_and_told,
     a_dropped_reader_sees_no_torn_block,

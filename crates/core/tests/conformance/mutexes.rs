@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded]
     counters,
     large_data_travel_in_parts,
     initial_data,

@@ -5,6 +5,7 @@ use memonet_core::{Cause, Cmp, Error, Job, Result, SignalOp, Window};
 use std::sync::Arc;
 
 on_every_fabric!(
+    [also on recorded, copying]
     a_fence_orders_data_before_a_flag,
     a_fence_orders_every_kind_of_write,
     a_fence_orders_large_blocks,

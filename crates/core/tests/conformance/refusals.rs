@@ -5,6 +5,7 @@ use crate::setup::{FEW, Setup};
 use memonet_core::{Access, Error, Job, Read, Result, SignalOp, Window, WindowOptions, Write};
 
 on_every_fabric!(
+    [also on recorded]
     out_of_range,
     strides_that_overflow,
     one_bad_index_among_good_ones,

@@ -7,6 +7,7 @@ use memonet_core::{Cause, Error, Job, Result};
 use std::sync::Arc;
 
 on_every_fabric!(
+    [also on recorded]
     programs_without_races,
     a_lock_orders,
     false_sharing,

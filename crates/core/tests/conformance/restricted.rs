@@ -6,6 +6,7 @@ use std::io::Write as _;
 use zerocopy::{FromBytes, IntoBytes};
 
 on_every_fabric!(
+    [also on recorded]
     every_right_of_every_pair,
     all_that_windows_can_do,
     ordinary_windows_have_no_keys,

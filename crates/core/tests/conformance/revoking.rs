@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded]
     revoking_takes_all_rights_back,
     revoking_again_and_again,
     revoke_wait_waits_for_remotes,

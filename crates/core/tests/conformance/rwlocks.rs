@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded]
     readers_and_writers,
     large_data,
     a_writer_is_not_overtaken,

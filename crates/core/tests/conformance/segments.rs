@@ -6,6 +6,7 @@ use memonet_core::{Error, SignalOp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 on_every_fabric!(
+    [also on recorded]
     blocks_are_the_same_everywhere,
     blocks_come_back,
     wrong_blocks,

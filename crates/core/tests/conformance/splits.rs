@@ -4,6 +4,7 @@ use crate::setup::{Setup, sizes_here};
 use memonet_core::{Barrier, Error, Job, Result, Sum, Team};
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     every_k_th,
     rows_and_columns,
     nodes,

@@ -5,6 +5,7 @@ use crate::setup::{Dice, Setup, mark, segment_of, sizes_here};
 use memonet_core::{Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     at_strides,
     far_apart,
     of_all_sizes,

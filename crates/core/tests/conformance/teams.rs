@@ -6,6 +6,7 @@ use memonet_core::{Cmp, Error, Job, SignalOp, Team};
 use std::sync::Arc;
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     members_compare_their_calls,
     the_world,
     random_subsets,

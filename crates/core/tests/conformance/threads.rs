@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded]
     ; with threads of their own:
     atomics_from_all_threads,
     each_thread_waits_for_its_word,

@@ -5,6 +5,7 @@ use memonet_core::{Cmp, Error, Result, SignalOp};
 use std::sync::Arc;
 
 on_every_fabric!(
+    [also on recorded]
     started_again_and_again,
     complete_means_visible,
     quiet_completes_transfers_too,

@@ -1,13 +1,13 @@
 //! Handles of two jobs, or of two PEs of one job, in one program: no call takes both, and none
 //! writes anything. And functions of the program that call the job from inside of one of its calls.
 
-use crate::ground;
-use crate::setup::{Meeting, Run, Setup};
+use crate::setup::{Meeting, Run, Setup, results_of};
 use memonet_core::{Access, Error, Job, Result, SignalOp, Span, Sum, Team, Window};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 on_every_fabric!(
+    [also on recorded]
     ; with threads of their own:
     handles_of_another_job,
     handles_of_another_pe,
@@ -103,7 +103,7 @@ fn handles_of_another_job(setup: Setup) {
 
 /// A job of one PE on the same fabric.
 fn inner(run: Run, f: impl Fn(&Job) -> Result<()> + Send + Sync) -> Result<()> {
-    ground::run(run.options(), 1, f).into_iter().collect()
+    results_of(run.options(), 1, &f).into_iter().collect()
 }
 
 fn handles_of_another_pe(setup: Setup) {

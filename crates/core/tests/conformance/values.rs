@@ -6,6 +6,7 @@ use crate::setup::{Dice, Setup, mark, sizes_here};
 use memonet_core::{By, Cause, Error, Job, JobOptions, Max, Min, Result, Sum, Team};
 
 on_every_fabric!(
+    [also on copying, streams_dealt]
     of_the_world,
     of_teams_in_slots_of_others,
     of_many_members,
@@ -30,7 +31,12 @@ fn compose(a: u64, b: u64) -> u64 {
 
 /// What the member with rank `rank` gives.
 fn given(rank: usize, round: usize, len: usize) -> Vec<u64> {
-    (0..len).map(|i| mark(rank, i, round)).collect()
+    block_of(rank, round, 0, len)
+}
+
+/// Of more that it gives, the block with this number.
+fn block_of(rank: usize, round: usize, number: usize, len: usize) -> Vec<u64> {
+    (number * len..(number + 1) * len).map(|i| mark(rank, i, round)).collect()
 }
 
 /// The elements of some ranks, combined in order.
@@ -105,12 +111,11 @@ fn one(team: &Team, dice: &mut Dice, round: usize) -> Result<()> {
         15 => {
             let all = given(me, round, n * len);
             team.scatter_slice(root, &all, &mut mine)?;
-            assert_eq!(mine, given(root, round, n * len)[me * len..][..len], "{what}");
+            assert_eq!(mine, block_of(root, round, me, len), "{what}");
         }
         16 => {
             let all = team.all_to_all(&given(me, round, n * len))?;
-            let block = |rank| given(rank, round, n * len)[me * len..][..len].to_vec();
-            assert_eq!(all, concat(n, block), "{what}");
+            assert_eq!(all, concat(n, |rank| block_of(rank, round, me, len)), "{what}");
         }
         _ => {
             let shorter = |rank: usize| given(rank, round, len - len.min(rank));
@@ -220,7 +225,7 @@ pub fn of_many_members(setup: Setup) {
             let (team, me) = (job.world(), job.pe());
             for len in [1, 7, 8, 13] {
                 let mine = given(me, len, PES * len);
-                let block = |rank: usize| given(rank, len, PES * len)[me * len..][..len].to_vec();
+                let block = |rank| block_of(rank, len, me, len);
                 assert_eq!(team.all_to_all(&mine)?, concat(PES, block));
                 let all = concat(PES, |rank| given(rank, len, len));
                 assert_eq!(team.all_gather_slice(&mine[..len])?, all);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_every_fabric!(
+    [also on recorded, streams_dealt]
     every_comparison,
     every_comparison_waits,
     every_type,

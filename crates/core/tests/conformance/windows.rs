@@ -6,6 +6,7 @@ use memonet_core::{Error, Job, Result, Window, WindowOptions};
 use std::collections::VecDeque;
 
 on_every_fabric!(
+    [also on recorded]
     windows_come_and_go,
     dropped_in_different_orders,
     new_windows_are_zero,

@@ -4,6 +4,7 @@ use crate::setup::{FEW, Run, Setup};
 use memonet_core::{Job, Read, Result, Word, Write};
 
 on_every_fabric!(
+    [also on recorded]
     every_width_arrives,
     every_width_is_loaded_from_afar,
     a_far_store_is_a_word_of_its_own_width,

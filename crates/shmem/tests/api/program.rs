@@ -70,14 +70,16 @@ struct Ground {
 
 static GROUND: LazyLock<Ground> = LazyLock::new(|| {
     let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-    // `cargo test` builds neither the static library nor the launcher by itself.
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "-p", "memonet-shmem", "-p", "memonet-cli", "--target-dir"]);
-    build.arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
+    // `cargo test` builds neither the static library nor the launcher by itself; `make test` does.
+    if std::env::var_os("MEMONET_TEST_BUILT").is_none() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "memonet-shmem", "-p", "memonet-cli"]);
+        build.arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "the library does not build");
     }
-    assert!(build.status().unwrap().success(), "the library does not build");
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("types.h"), crate::types::header()).unwrap();
     Ground { profile, folder }

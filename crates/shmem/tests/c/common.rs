@@ -8,13 +8,16 @@ use std::sync::LazyLock;
 pub static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
     let exe = std::env::current_exe().expect("this test");
     let profile = exe.parent().and_then(Path::parent).expect("its profile's folder").to_owned();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "-p", "memonet-shmem", "-p", "memonet-cli", "--target-dir"]);
-    build.arg(profile.parent().expect("the folder of all profiles"));
-    if profile.ends_with("release") {
-        build.arg("--release");
+    // `make test` has built all of the workspace.
+    if std::env::var_os("MEMONET_TEST_BUILT").is_none() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "memonet-shmem", "-p", "memonet-cli"]);
+        build.arg("--target-dir").arg(profile.parent().expect("the folder of all profiles"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert_success(&mut build);
     }
-    assert_success(&mut build);
     profile
 });
 

@@ -24,15 +24,12 @@ pub const WIRES: Setup = Setup::of("wires", "sim:machine=scc");
 pub const RECORDED: &str = "recorded ";
 
 /// Runs `f` on so many PEs.
-pub fn run<R: Send>(
-    fabric: Option<String>,
-    npes: usize,
-    f: impl Fn(&Job) -> R + Send + Sync,
-) -> Vec<R> {
+pub fn run(fabric: Option<String>, npes: usize, f: &(dyn Fn(&Job) + Send + Sync)) {
     let Some(machine) = fabric.as_deref().and_then(|spec| spec.strip_prefix("sim:machine=")) else {
         let options =
             fabric.map_or_else(JobOptions::new, |spec| memonet_fabrics::options(&spec).unwrap());
-        return Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads");
+        Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads");
+        return;
     };
     let (machine, seed) = machine.split_once(",seed=").expect("the suite names a seed");
     let machine = Machine::load(machine).expect("a machine that is built in");
@@ -42,7 +39,7 @@ pub fn run<R: Send>(
         segment: None,
         ..Options::default()
     };
-    memonet_sim::run(&machine, npes, &options, |job| f(&job)).expect("a run").results
+    memonet_sim::run(&machine, npes, &options, |job| f(&job)).expect("a run");
 }
 
 /// Whether PEs take just the time that they say they take.

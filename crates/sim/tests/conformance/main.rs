@@ -5,7 +5,7 @@
 //! of shared memory alone; and those that show what the test fabric's disorder catches, as a
 //! simulated network has an order of its own.
 
-/// Makes each function a test on every machine.
+/// Makes each function a test on every machine. What a file is also for is for fabrics of threads.
 macro_rules! on_every_fabric {
     (@ $module:ident $setup:ident [$($test:ident)*]) => {
         mod $module {
@@ -18,6 +18,7 @@ macro_rules! on_every_fabric {
         }
     };
     (
+        $([also on $($also:ident),*])?
         $($test:ident),* $(,)?
         $(; with threads of their own: $($threads:ident),* $(,)?)?
         $(; about the choice of algorithms: $($choice:ident),* $(,)?)?
