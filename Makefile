@@ -6,6 +6,8 @@
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
 #   HOSTS=a:2,b:2   on several hosts, which all see this folder
+# make shmem4py   fetches shmem4py with pip, builds it over memonet's C library, and runs its tests with 1, 2, 4 and 7 PEs
+# make python-peers   measures Python calls beside mpi4py and shmem4py, and prints the table of docs/python.md
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
 # make install PREFIX=/usr/local [DESTDIR=...]   the command, the C library, its compiler wrappers; make uninstall
 #   ALIASES=1   the library by the names of others, too: -lsma and -loshmem
@@ -35,7 +37,7 @@ ALIASES ?= 0
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
-.PHONY: test programs python-test models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+.PHONY: test programs python-test shmem4py python-peers models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
 # All there are. With `--all-targets` cargo takes the module for Python for a benchmark, too.
 TARGETS := --lib --bins --tests --examples
 # The models only compute, so they have what time the tests leave.
@@ -108,6 +110,12 @@ $(VENV)/ready: tests/requirements.txt
 
 peers:
 	python3 tests/peers/peers.py --output docs/performance.md
+
+python-peers:
+	python3 tests/peers/pythons.py
+
+shmem4py: prefix
+	tests/shmem4py $(TARGET)/prefix $(TARGET)/shmem4py
 
 # All that is to be installed, as it is to be: it can be used from there, too.
 prefix:

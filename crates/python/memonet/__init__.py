@@ -27,12 +27,10 @@ from ._errors import (
     Timeout,
 )
 from ._job import init, threads
-from ._launch import LaunchError, launch
 from ._memonet import Job, Remote, Team, Transfer, Window
 from ._multicast import Multicast
 from ._mutex import Mutex
 from ._region import Region
-from ._simulate import Simulation, machines, simulate
 from ._window import transfer
 
 __all__ = [
@@ -62,6 +60,30 @@ __all__ = [
     "threads",
     "transfer",
 ]
+
+# What starts processes imports as much as all else: PEs do not need it.
+_LATER = {
+    "LaunchError": "_launch",
+    "launch": "_launch",
+    "Simulation": "_simulate",
+    "machines": "_simulate",
+    "simulate": "_simulate",
+}
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module(f".{_LATER[name]}", __name__)
+    globals()[name] = getattr(module, name)
+    return globals()[name]
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
+
 
 _at.extend()
 _collectives.extend()

@@ -3,7 +3,6 @@
 All members make the same call, with arrays of one shape and dtype, or with plain values of one type.
 """
 
-import pickle
 import struct
 
 from ._memonet import Team
@@ -65,15 +64,6 @@ def _combine(team, x, op, form, root, out):
     _compare(team, result)
     team._combine(result, result.dtype, op, form, root)
     return result.item() if plain and out is None else result
-
-
-def all_reduce(self, x, op="sum", out=None):
-    """Combines the values of all members, in the order of ranks; all get the result.
-
-    `x` is a number or an array; `op` is "sum", "product", "min", "max", "and", "or" or "xor". Arrays
-    are combined element by element, into `out` (which may be `x`) or a new array.
-    """
-    return _combine(self, x, op, "all", 0, out)
 
 
 def reduce(self, x, op="sum", root=0, out=None):
@@ -223,6 +213,8 @@ def collect(self, x):
 
 def broadcast_object(self, x, root=0):
     """Gives all members the root's object, pickled. The others may give anything."""
+    import pickle
+
     np = _numpy()
     data = pickle.dumps(x) if self.rank == root else b""
     length = broadcast(self, len(data), root)
@@ -235,6 +227,8 @@ def broadcast_object(self, x, root=0):
 
 def all_gather_object(self, x):
     """The objects of all members, pickled, by rank."""
+    import pickle
+
     block = _numpy().frombuffer(pickle.dumps(x), "uint8")
     return [pickle.loads(block) for block in self._collect(block)]
 
@@ -256,7 +250,6 @@ def split(self, color, key=0):
 def extend():
     """Adds the methods to teams."""
     for method in (
-        all_reduce,
         reduce,
         scan,
         exclusive_scan,

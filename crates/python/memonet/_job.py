@@ -1,7 +1,5 @@
 """Joining a job, and jobs whose PEs are threads."""
 
-import threading
-
 from . import _memonet
 
 
@@ -18,6 +16,8 @@ def threads(n, f, *, fabric=None):
     in turns. An exception in one PE ends the waits of the others, and is raised here. Ctrl-C ends
     the waits of all.
     """
+    import threading
+
     stop = _memonet.Threads()
     outcome = []
 

@@ -1,6 +1,5 @@
 """A mutex that owns its data."""
 
-import dataclasses
 import sys
 
 from ._memonet import MutexData
@@ -8,6 +7,7 @@ from ._memonet import MutexData
 
 def _fields(kind):
     """The dtype of a dataclass whose fields are numbers."""
+    import dataclasses
     import numpy
     import typing
 
@@ -42,6 +42,7 @@ class Mutex:
     """
 
     def __init__(self, job, initial, *, shadow=False):
+        import dataclasses
         import numpy
 
         self._class = None
@@ -94,6 +95,7 @@ class Mutex:
 
     def release(self):
         """Gives the data back. The array that `acquire` gave becomes empty."""
+        import dataclasses
         import numpy
 
         given = self._given

@@ -6,28 +6,36 @@
 //! the library executes none. So the library's waits ask Python, by the core's hook
 //! ([`Attention`]):
 //!
-//! * When the main thread begins to wait, the C-level handlers of the signals that programs handle
-//!   in Python are replaced by [`handle`], which calls the one that was there, Python's, and then
-//!   calls for attention. Later `signal.signal` calls put Python's back; the next wait replaces it
-//!   again. Signals that are ignored, or that have no handler, stay as they are.
-//! * The hook of a wait of the main thread dismisses the call and lets Python run its handlers. If
-//!   one raises (that of Ctrl-C raises `KeyboardInterrupt`), the wait ends, and its call raises
-//!   that exception. If none does, the wait goes on. A handler must not make calls that wait.
+//! * A wait of the main thread calls for attention itself, before it begins. Most waits end in
+//!   their first looks, which do not attend. One that lasts runs the hook at its first check.
+//! * The hook of the main thread dismisses the call, and replaces the C-level handlers of the
+//!   signals that programs handle in Python by [`handle`], which calls the one that was there,
+//!   Python's, and then calls for attention. Then it lets Python run its handlers. Later
+//!   `signal.signal` calls put Python's back; the next wait that lasts replaces it again. Signals
+//!   that are ignored, or that have no handler, stay as they are.
+//! * If one of Python's handlers raises (that of Ctrl-C raises `KeyboardInterrupt`), the wait ends,
+//!   and its call raises that exception. If none does, the wait goes on. A handler must not make
+//!   calls that wait.
 //! * The hook of any other thread goes on: signals are the main thread's. If the main thread is not
 //!   waiting, that hook dismisses the call, as nobody else would.
 //!
-//! *No signal is lost.* The main thread (M1) says that it waits, then (M2) has Python run its
-//! handlers, then (M3) waits. A signal (H1) is noted by Python, then (H2) calls. A hook of another
-//! thread dismisses a call only where it does not see M1. Then H1 came before M1, and M2 finds the
-//! signal. Otherwise the call stands until M3 sees it.
+//! *No signal is lost.* The main thread (M1) says that it waits, then (M2) calls. Its hook (M3)
+//! dismisses, (M4) replaces the handlers, then (M5) has Python run its own. A signal (H1) is noted
+//! by Python, then (H2), if its handler was replaced, calls. A signal that comes before M4 is found
+//! at M5. For one that comes later, H2 comes after M3, and the call stands until the next hook,
+//! whose M5 finds it. The hook of another thread does not take M2 away: it (O1) sees that the main
+//! thread does not wait, (O2) dismisses, and (O3) calls again if it now does. If O2 comes after M2,
+//! O3 comes after M1, and sees it. What comes when the wait has ended is found by the interpreter,
+//! between two instructions.
 //!
 //! A collective that was interrupted leaves its team unusable: members no longer agree on the next
 //! call.
 
 use crate::errors::raise;
-use memonet_core::unstable::wait::Attention;
+use memonet_core::unstable::wait::{Attention, Waiting};
 use memonet_core::{Error, Job};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::ops::ControlFlow;
@@ -68,18 +76,16 @@ pub fn watch(py: Python<'_>, job: &Job) -> PyResult<bool> {
     if CALLED.get().is_some() {
         return Ok(false);
     }
-    let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
-    MAIN.store(main.extract()?, Ordering::Relaxed);
+    MAIN.store(main_thread(py)?, Ordering::Relaxed);
     let attention = job.attention();
     attention.set_hook(|waiting| {
         if !is_main() {
-            if !MAIN_WAITS.load(Ordering::SeqCst) {
-                waiting.dismiss();
-            }
+            leave_to_main(waiting);
             return ControlFlow::Continue(());
         }
-        waiting.dismiss();
-        // An interpreter that ends handles no more signals.
+        waiting.dismiss(); // M3
+        intercept(); // M4
+        // M5. An interpreter that ends handles no more signals.
         match Python::try_attach(|py| py.check_signals()) {
             Some(Err(raised)) => {
                 RAISED.with(|place| *place.borrow_mut() = Some(raised));
@@ -89,6 +95,27 @@ pub fn watch(py: Python<'_>, job: &Job) -> PyResult<bool> {
         }
     });
     Ok(CALLED.set(attention).is_ok())
+}
+
+/// The main thread. The module `threading` knows it; where nobody has imported that, no thread was
+/// started, and importing it would take as long as all else of the package.
+fn main_thread(py: Python<'_>) -> PyResult<usize> {
+    match py.import("sys")?.getattr("modules")?.cast::<PyDict>()?.get_item("threading")? {
+        Some(threading) => threading.call_method0("main_thread")?.getattr("ident")?.extract(),
+        // SAFETY: it only gives this thread's name.
+        None => Ok(unsafe { libc::pthread_self() } as usize),
+    }
+}
+
+/// The hook of a thread that handles no signals.
+fn leave_to_main(waiting: &Waiting<'_>) {
+    if MAIN_WAITS.load(Ordering::SeqCst) {
+        return; // O1
+    }
+    waiting.dismiss(); // O2
+    if let (true, Some(attention)) = (MAIN_WAITS.load(Ordering::SeqCst), CALLED.get()) {
+        attention.call(); // O3
+    }
 }
 
 fn is_main() -> bool {
@@ -131,12 +158,23 @@ fn intercept() {
     }
 }
 
-/// Says that the main thread no longer waits.
-struct Waits;
+/// A call of the main thread that may wait.
+struct Waits(&'static Attention);
+
+impl Waits {
+    /// The waits of another thread need nothing.
+    fn begin() -> Option<Waits> {
+        let attention = CALLED.get().filter(|_| is_main())?;
+        MAIN_WAITS.store(true, Ordering::SeqCst); // M1
+        attention.call(); // M2
+        Some(Waits(attention))
+    }
+}
 
 impl Drop for Waits {
     fn drop(&mut self) {
         MAIN_WAITS.store(false, Ordering::SeqCst);
+        self.0.dismiss();
     }
 }
 
@@ -145,15 +183,8 @@ pub fn wait<R: Send>(
     py: Python<'_>,
     call: impl FnOnce() -> memonet_core::Result<R> + Send,
 ) -> PyResult<R> {
-    let waits = (CALLED.get().is_some() && is_main()).then(|| {
-        intercept();
-        MAIN_WAITS.store(true, Ordering::SeqCst); // M1
-        Waits
-    });
-    if waits.is_some() {
-        py.check_signals()?; // M2
-    }
-    let result = py.detach(call); // M3
+    let waits = Waits::begin();
+    let result = py.detach(call);
     drop(waits);
     result.map_err(|error| ended(py, error))
 }

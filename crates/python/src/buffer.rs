@@ -72,6 +72,17 @@ impl Buffer {
         }
     }
 
+    /// Whether the elements lie without gaps, in the order of C.
+    pub fn is_block(&self) -> bool {
+        // SAFETY: a buffer that was filled.
+        unsafe { ffi::PyBuffer_IsContiguous(&raw const *self.0, b'C' as std::ffi::c_char) != 0 }
+    }
+
+    /// Whether it is an array, and not one element.
+    pub fn has_dimensions(&self) -> bool {
+        self.0.ndim > 0
+    }
+
     /// One number for each dimension.
     fn numbers(&self, first: *const ffi::Py_ssize_t) -> Vec<isize> {
         if self.0.ndim == 0 {

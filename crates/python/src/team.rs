@@ -14,7 +14,7 @@ use crate::strides::{Layout, each_run};
 use memonet_core::unstable::segment;
 use memonet_core::{And, By, Job, Max, Min, Number, Operator, Or, Product, Result, Sum, Xor};
 use pyo3::prelude::*;
-use pyo3::types::PyFloat;
+use pyo3::types::{PyFloat, PyInt};
 use std::sync::Arc;
 
 /// A team of PEs, on which collectives are called.
@@ -271,6 +271,27 @@ impl Team {
     /// Compares a call of all members, which `what` describes.
     fn _compare(&self, py: Python<'_>, what: u64) -> PyResult<()> {
         blocking::wait(py, || self.core().compare("collective", &[("dtype and shape", what)]))
+    }
+
+    /// Combines the values of all members, in the order of ranks; all get the result.
+    ///
+    /// `x` is a number or an array; `op` is "sum", "product", "min", "max", "and", "or" or "xor".
+    /// Arrays are combined element by element, into `out` (which may be `x`) or a new array.
+    #[pyo3(signature = (x, op="sum", out=None))]
+    fn all_reduce<'py>(
+        slf: &Bound<'py, Self>,
+        x: &Bound<'py, PyAny>,
+        op: &str,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let team = slf.get();
+        // A number needs nothing of Python, but for comparing calls.
+        let is_number = x.is_exact_instance_of::<PyFloat>() || x.is_exact_instance_of::<PyInt>();
+        if is_number && out.is_none() && !team._is_checked() {
+            return team._combine_number(x, op, "all", 0);
+        }
+        let combine = x.py().import("memonet._collectives")?.getattr("_combine")?;
+        combine.call1((slf, x, op, "all", 0, out))
     }
 
     /// Combines the numbers of all members: integers, or floats.

@@ -12,7 +12,7 @@ use memonet_core::unstable::segment;
 use memonet_core::{Error, SignalOp};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyTuple};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,17 +34,35 @@ struct Held {
     local: Option<Py<PyAny>>,
 }
 
-/// One end of a copy: elements of this process, kept by what else is in it.
-struct Elements {
-    buffer: Option<Buffer>,
-    /// A number that was given in place of an array.
-    number: Box<[u8; 8]>,
-    layout: Layout,
+/// The source of a put.
+enum Elements {
+    /// An array, or whatever has a buffer.
+    Array(Buffer),
+    /// The bytes of a number that was given in place of an array.
+    Number([u8; 8]),
 }
 
 impl Elements {
     fn start(&self) -> Raw {
-        self.buffer.as_ref().map_or(Raw(self.number.as_ptr().cast_mut()), |buffer| buffer.start())
+        match self {
+            Elements::Array(buffer) => buffer.start(),
+            Elements::Number(bytes) => Raw(bytes.as_ptr().cast_mut()),
+        }
+    }
+
+    /// Number of elements, where they lie without gaps.
+    fn block(&self, size: usize) -> Option<usize> {
+        match self {
+            Elements::Array(buffer) => buffer.is_block().then(|| buffer.bytes() / size),
+            Elements::Number(_) => Some(1),
+        }
+    }
+
+    fn layout(&self, size: usize) -> Layout {
+        match self {
+            Elements::Array(buffer) => buffer.layout(),
+            Elements::Number(_) => Layout::contiguous(&[], size),
+        }
     }
 }
 
@@ -101,13 +119,11 @@ impl Window {
 
     /// The source of a put: an array, or a number.
     fn source(&self, cells: &dyn Cells, source: &Bound<'_, PyAny>) -> PyResult<Elements> {
-        let (number, size) = (Box::new([0; 8]), cells.kind().size());
-        let is_number = source.is_exact_instance_of::<PyInt>()
-            || source.is_exact_instance_of::<pyo3::types::PyFloat>()
-            || source.is_exact_instance_of::<pyo3::types::PyBool>();
-        let layout = Layout::contiguous(&[], size);
+        let is_number = source.is_exact_instance_of::<PyFloat>()
+            || source.is_exact_instance_of::<PyInt>()
+            || source.is_exact_instance_of::<PyBool>();
         if is_number {
-            return Ok(Elements { buffer: None, number: Box::new(cells.encode(source)?), layout });
+            return Ok(Elements::Number(cells.encode(source)?));
         }
         let buffer = match Buffer::of(source) {
             Ok(buffer) => buffer,
@@ -116,19 +132,12 @@ impl Window {
             }
             Err(error) => return Err(error),
         };
-        match buffer.check(cells.kind()) {
-            Ok(()) => {}
-            // A number of NumPy's.
-            Err(_) if buffer.layout().shape.is_empty() && cells.encode(source).is_ok() => {
-                return Ok(Elements {
-                    buffer: None,
-                    number: Box::new(cells.encode(source)?),
-                    layout,
-                });
-            }
-            Err(error) => return Err(error),
+        let Err(error) = buffer.check(cells.kind()) else { return Ok(Elements::Array(buffer)) };
+        // A number of NumPy's.
+        match cells.encode(source) {
+            Ok(bytes) if buffer.layout().shape.is_empty() => Ok(Elements::Number(bytes)),
+            _ => Err(error),
         }
-        Ok(Elements { layout: buffer.layout(), buffer: Some(buffer), number })
     }
 
     /// The place of a view of this PE's part: the byte at which it begins, and its layout.
@@ -151,6 +160,42 @@ impl Window {
         Ok((at, layout))
     }
 
+    /// Puts elements to `pe`'s part, from element `index` on, and a signal after the last of them.
+    fn put_elements(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        from: &Elements,
+        signal: Option<Signal<'_>>,
+    ) -> PyResult<()> {
+        let cells = self.cells()?;
+        let (cells, size) = (&*cells, cells.kind().size());
+        let (Some(count), false) = (from.block(size), self.is_own(cells, pe, from.start())) else {
+            let at = self.byte(index, cells)?;
+            let to = Layout::contiguous(&from.layout(size).shape, size);
+            return self.put_runs(py, pe, (at, &to), from, signal);
+        };
+        // Most puts: one block, without the shapes and strides of two arrays.
+        let (index, start) = (self.index(index)?, from.start());
+        self.check_block(py, pe, index, count, cells)?;
+        blocking::call(py, self.is_long(pe, count * size), || {
+            let start = &start;
+            match &signal {
+                // SAFETY: the elements of `from`, which it keeps.
+                Some(signal) => unsafe { cells.put_signal(pe, index, *start, count, signal) },
+                // SAFETY: as above.
+                None => unsafe { cells.put(pe, index, *start, count) },
+            }
+        })
+    }
+
+    /// Whether an array lies in the part of the window that is read or written.
+    fn is_own(&self, cells: &dyn Cells, pe: usize, start: Raw) -> bool {
+        let (own, bytes) = (cells.local() as usize, cells.len() * cells.kind().size());
+        pe == self.job.pe() && (own..own + bytes).contains(&(start.0 as usize))
+    }
+
     /// Puts elements to a place of `pe`'s part, and a signal after the last of them.
     fn put_runs(
         &self,
@@ -161,13 +206,12 @@ impl Window {
         signal: Option<Signal<'_>>,
     ) -> PyResult<()> {
         let cells = self.cells()?;
-        let (cells, size, layout) = (&*cells, cells.kind().size(), &from.layout);
+        let (cells, size) = (&*cells, cells.kind().size());
+        let layout = &from.layout(size);
         let (bytes, start) = (layout.count() * size, from.start());
         self.check(py, pe, at, to, cells)?;
         // A source that overlaps with the target is copied first.
-        let own = cells.local() as usize..cells.local() as usize + cells.len() * size;
-        let aside = pe == self.job.pe() && own.contains(&(start.0 as usize));
-        let staged = aside.then(|| Staged::of(start, layout));
+        let staged = self.is_own(cells, pe, start).then(|| Staged::of(start, layout));
         let (start, layout) = match &staged {
             Some(staged) => (staged.start(), &staged.layout),
             None => (start, layout),
@@ -194,25 +238,53 @@ impl Window {
         })
     }
 
+    /// The array that a get fills.
+    fn destination(
+        &self,
+        cells: &dyn Cells,
+        pe: usize,
+        into: &Bound<'_, PyAny>,
+    ) -> PyResult<Buffer> {
+        let buffer = Buffer::writable(into)?;
+        buffer.check(cells.kind())?;
+        if self.is_own(cells, pe, buffer.start()) {
+            return Err(value_error(
+                "the destination is this PE's own part of the window: assign arrays, as in w.local[0:2] = w.local[4:6]",
+            ));
+        }
+        Ok(buffer)
+    }
+
+    /// Gets elements of `pe`'s part, from element `index` on, into an array without gaps.
+    fn get_block(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+        buffer: &Buffer,
+    ) -> PyResult<()> {
+        let cells = self.cells()?;
+        let (index, start, bytes) = (self.index(index)?, buffer.start(), buffer.bytes());
+        let count = bytes / cells.kind().size();
+        self.check_block(py, pe, index, count, &*cells)?;
+        blocking::call(py, self.is_long(pe, bytes), || {
+            let start = &start;
+            // SAFETY: the array's elements, which `buffer` keeps.
+            unsafe { cells.get(pe, index, *start, count) }
+        })
+    }
+
     /// Gets a place of `pe`'s part into an array.
     fn get_runs(
         &self,
         py: Python<'_>,
         pe: usize,
         (at, from): (usize, &Layout),
-        into: &Bound<'_, PyAny>,
+        buffer: &Buffer,
     ) -> PyResult<()> {
         let cells = self.cells()?;
-        let buffer = Buffer::writable(into)?;
-        buffer.check(cells.kind())?;
         let (cells, size, layout) = (&*cells, cells.kind().size(), buffer.layout());
         self.check(py, pe, at, from, cells)?;
-        let own = cells.local() as usize..cells.local() as usize + cells.len() * size;
-        if pe == self.job.pe() && own.contains(&(buffer.start().0 as usize)) {
-            return Err(value_error(
-                "the destination is this PE's own part of the window: assign arrays, as in w.local[0:2] = w.local[4:6]",
-            ));
-        }
         let start = buffer.start();
         blocking::call(py, self.is_long(pe, buffer.bytes()), || {
             let start = &start;
@@ -251,15 +323,29 @@ impl Window {
         block: &Layout,
         cells: &dyn Cells,
     ) -> PyResult<()> {
-        self.check_pe(py, pe)?;
-        let (size, count, len) = (cells.kind().size(), block.count(), cells.len());
-        let index = at / size;
+        let size = cells.kind().size();
         // A view of this PE's part has its own strides, and lies in it.
-        let is_view = block.strides != Layout::contiguous(&block.shape, size).strides;
-        if is_view || index.checked_add(count).is_some_and(|end| end <= len) {
-            return Ok(());
+        if block.strides != Layout::contiguous(&block.shape, size).strides {
+            return self.check_pe(py, pe);
         }
-        Err(raise(py, Error::OutOfBounds { index, count, len, call: None }))
+        self.check_block(py, pe, at / size, block.count(), cells)
+    }
+
+    /// Refuses a PE that there is not, and elements that there are not.
+    fn check_block(
+        &self,
+        py: Python<'_>,
+        pe: usize,
+        index: usize,
+        count: usize,
+        cells: &dyn Cells,
+    ) -> PyResult<()> {
+        self.check_pe(py, pe)?;
+        let len = cells.len();
+        match index.checked_add(count) {
+            Some(end) if end <= len => Ok(()),
+            _ => Err(raise(py, Error::OutOfBounds { index, count, len, call: None })),
+        }
     }
 
     fn check_pe(&self, py: Python<'_>, pe: usize) -> PyResult<()> {
@@ -372,10 +458,8 @@ impl Window {
 
     /// Copies an array, or a number, to `pe`'s part, from element `index` on.
     fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (py, cells) = (source.py(), self.cells()?);
-        let from = self.source(&*cells, source)?;
-        let to = Layout::contiguous(&from.layout.shape, cells.kind().size());
-        self.put_runs(py, pe, (self.byte(index, &*cells)?, &to), &from, None)
+        let from = self.source(&*self.cells()?, source)?;
+        self.put_elements(source.py(), pe, index, &from, None)
     }
 
     /// `put`, and then an update of a signal word of that PE. Whoever sees the signal sees the
@@ -392,12 +476,10 @@ impl Window {
         value: u64,
         op: &str,
     ) -> PyResult<()> {
-        let (py, cells, words) = (source.py(), self.cells()?, signals.get().cells()?);
-        let from = self.source(&*cells, source)?;
-        let to = Layout::contiguous(&from.layout.shape, cells.kind().size());
+        let (from, words) = (self.source(&*self.cells()?, source)?, signals.get().cells()?);
         let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
         let signal = (&*words, signal, signal_op(op)?, value);
-        self.put_runs(py, pe, (self.byte(index, &*cells)?, &to), &from, Some(signal))
+        self.put_elements(source.py(), pe, index, &from, Some(signal))
     }
 
     /// Copies elements of `pe`'s part from `index` on: into an array, or `count` of them into a new
@@ -412,7 +494,6 @@ impl Window {
         count: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let cells = self.cells()?;
-        let at = self.byte(index, &*cells)?;
         let into = match (into, count) {
             (Some(_), Some(_)) => return Err(type_error("give `into` or `count`, not both")),
             (Some(into), None) => into,
@@ -423,12 +504,17 @@ impl Window {
                 py.import("numpy")?.call_method1("empty", (shape, &self.dtype))?
             }
         };
-        let layout = Buffer::of(&into)?.layout();
-        let from = Layout::contiguous(&layout.shape, cells.kind().size());
-        self.get_runs(py, pe, (at, &from), &into)?;
-        match layout.shape.is_empty() {
-            true => into.get_item(PyTuple::empty(py)),
-            false => Ok(into),
+        let buffer = self.destination(&*cells, pe, &into)?;
+        let size = cells.kind().size();
+        if buffer.is_block() {
+            self.get_block(py, pe, index, &buffer)?;
+        } else {
+            let from = Layout::contiguous(&buffer.layout().shape, size);
+            self.get_runs(py, pe, (self.byte(index, &*cells)?, &from), &buffer)?;
+        }
+        match buffer.has_dimensions() {
+            true => Ok(into),
+            false => into.get_item(PyTuple::empty(py)),
         }
     }
 
@@ -442,10 +528,11 @@ impl Window {
         let (py, cells) = (source.py(), self.cells()?);
         let (at, to) = Self::place(&*cells, view)?;
         let from = self.source(&*cells, source)?;
-        if from.layout.shape != to.shape {
+        let shape = from.layout(cells.kind().size()).shape;
+        if shape != to.shape {
             return Err(value_error(format!(
-                "an array of shape {:?} for elements of shape {:?}",
-                from.layout.shape, to.shape
+                "an array of shape {shape:?} for elements of shape {:?}",
+                to.shape
             )));
         }
         self.put_runs(py, pe, (at, &to), &from, None)
@@ -461,7 +548,7 @@ impl Window {
     ) -> PyResult<()> {
         let cells = self.cells()?;
         let (at, from) = Self::place(&*cells, view)?;
-        self.get_runs(py, pe, (at, &from), into)
+        self.get_runs(py, pe, (at, &from), &self.destination(&*cells, pe, into)?)
     }
 
     /// Checks that there is such a PE.

@@ -49,6 +49,31 @@ def test_ctrl_c_ends_waits(run_near):
     assert (ended.returncode, ended.stdout) == (9, "done\n"), ended
 
 
+def test_ctrl_c_beside_waits_of_another_thread(run_near):
+    def body(job):
+        w, team = job.window(2, "int64"), job.team([0])
+        if job.pe == 1:
+            job.barrier()
+            return
+        other = threading.Thread(target=w.wait_until, args=(1, "==", 1))
+        other.start()
+        # Calls that end at once, while the other thread runs the hook of its wait.
+        for _ in range(1000):
+            team.barrier()
+        for _ in range(3):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                w.wait_until(0, "==", 1)
+                raise AssertionError("nobody has written the word")
+            except KeyboardInterrupt:
+                pass
+        w.local[1] = 1
+        other.join()
+        job.barrier()
+
+    run_near(2, body)
+
+
 def test_waits_depend_on_whom_they_name(run_near):
     def body(job):
         w = job.window(1, "int64")

@@ -51,7 +51,8 @@ def test_signals_and_waits(run):
         w, came = job.window(10000), job.window(n, "uint64")
         block = np.arange(20000.0)[::2] + me
         w.put_signal(right, 0, block, came, me)
-        assert came.wait_until(left, ">=", 1) == 1
+        # The left PE may have seen this PE's signal already, and added its next.
+        assert came.wait_until(left, ">=", 1) in (1, 6)
         assert (w.local == block - me + left).all()
         for pe in range(n):
             came.signal(pe, me, 5, "add")
