@@ -14,7 +14,7 @@ The processes of a parallel program (PEs) read and write each other's arrays::
 Start it with ``memonet run -n 4 python program.py``. docs/python.md of the repository has more.
 """
 
-from . import _at, _collectives, _window
+from . import _at, _collectives, _into, _restricted, _window
 from ._errors import (
     AccessDenied,
     Closed,
@@ -26,19 +26,24 @@ from ._errors import (
     PeerFailed,
     Timeout,
 )
+from ._into import Span
 from ._job import init, threads
 from ._launch import LaunchError, launch
-from ._memonet import Job, Remote, Team, Transfer, Window
+from ._memonet import Barrier, Event, Job, Remote, Team, Transfer, Window
 from ._multicast import Multicast
 from ._mutex import Mutex
+from ._plot import plot_trace
 from ._region import Region
+from ._rwlock import RwLock
 from ._simulate import Simulation, machines, simulate
 from ._window import transfer
 
 __all__ = [
     "AccessDenied",
+    "Barrier",
     "Closed",
     "Error",
+    "Event",
     "Interrupted",
     "Job",
     "LaunchError",
@@ -50,7 +55,9 @@ __all__ = [
     "PeerFailed",
     "Region",
     "Remote",
+    "RwLock",
     "Simulation",
+    "Span",
     "Team",
     "Timeout",
     "Transfer",
@@ -58,6 +65,7 @@ __all__ = [
     "init",
     "launch",
     "machines",
+    "plot_trace",
     "simulate",
     "threads",
     "transfer",
@@ -65,4 +73,6 @@ __all__ = [
 
 _at.extend()
 _collectives.extend()
+_into.extend()
+_restricted.extend()
 _window.extend()
