@@ -487,6 +487,7 @@ def simulate(
     seed: int = 1,
     trace: bool = False,
     cpu_scale: float | None = None,
+    patience: float | None = None,
     echo: bool = True,
 ) -> Simulation: ...
 def transfer(

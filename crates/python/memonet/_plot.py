@@ -20,13 +20,15 @@ def events_of(path):
 
 def _rows(events):
     """The rows of PEs' threads, by process and thread, from the top."""
-    named = {}
-    for event in events:
-        if event["ph"] == "M" and event["name"] == "thread_name":
-            name = event["args"]["name"]
-            if re.match(r"PE \d+", name):
-                named[event["pid"], event["tid"]] = name
-    return named
+    named = [event for event in events if event["ph"] == "M" and "name" in event["args"]]
+    groups = {e["pid"]: e["args"]["name"] for e in named if e["name"] == "process_name"}
+    # On a simulated machine, "PEs" are the hardware's side of them.
+    programs = "programs" if "programs" in groups.values() else "PEs"
+    return {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in named
+        if event["name"] == "thread_name" and groups[event["pid"]].startswith(programs)
+    }
 
 
 def _end(events, phase, rows):

@@ -43,16 +43,20 @@ class Simulation:
         return plot_trace(self.events, axes)
 
 
-def simulate(function, machine, n, *, seed=1, trace=False, cpu_scale=None, echo=True):
+def simulate(function, machine, n, *, seed=1, trace=False, cpu_scale=None, patience=None, echo=True):
     """Calls `function(job)` at `n` PEs of a simulated machine, each a process.
 
     Computing takes no time, unless `cpu_scale` says how much of this machine's CPU time it takes.
-    Two runs with one `seed` are identical otherwise. With `trace`, the timeline is kept.
+    Two runs with one `seed` are identical otherwise. With `trace`, the timeline is kept. A PE that
+    computes for `patience` (10) seconds of this machine without a call ends the run, as it may poll
+    memory by itself, which never changes then.
     """
     with tempfile.TemporaryDirectory(prefix="memonet-") as folder:
         options = ["--machine", machine, "--seed", str(seed)]
         if cpu_scale is not None:
             options += ["--cpu-scale", str(cpu_scale)]
+        if patience is not None:
+            options += ["--patience", str(patience)]
         path = os.path.join(folder, "trace.json")
         if trace:
             options += ["--trace", path]

@@ -1,8 +1,9 @@
 """Ctrl-C, exceptions, deaths, forks, and jobs of threads."""
 
-import time
+import operator
 import os
 import signal
+import sys
 import threading
 
 import memonet
@@ -256,6 +257,21 @@ def test_launch(capsys, tmp_path):
     assert failed.value.status == 4
 
 
+def test_functions_without_cloudpickle(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+
+    def local(job):
+        return job.pe
+
+    for function in (local, lambda job: job.pe):
+        with pytest.raises(TypeError, match="pip install cloudpickle"):
+            memonet.launch(function, 2)
+        with pytest.raises(TypeError, match="pip install cloudpickle"):
+            memonet.simulate(function, "rdma-100g", 2)
+    # What other processes can import needs no cloudpickle.
+    assert memonet.launch(operator.attrgetter("pe"), 2) == [0, 1]
+
+
 def test_simulate():
     names = memonet.machines()
     assert {"dimmnet-1/D", "rdma-100g"} <= set(names)
@@ -272,7 +288,10 @@ def test_simulate():
         job.barrier()
         return job.pe
 
-    runs = [memonet.simulate(program, "rdma-100g", 2, trace=trace) for trace in (False, True)]
+    def run(trace):
+        return memonet.simulate(program, "rdma-100g", 2, patience=60, trace=trace)
+
+    runs = [run(trace) for trace in (False, True)]
     assert runs[0].results == [0, 1] and runs[0].events is None and runs[1].events
     # A run is a function of machine and program. Ten times there and back take 14 microseconds.
     assert runs[0].seconds == runs[1].seconds > 14e-6, runs[0]

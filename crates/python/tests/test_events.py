@@ -111,5 +111,5 @@ def test_simulated_machines_have_none():
         except memonet.Error as error:
             return str(error)
 
-    said = memonet.simulate(body, "rdma-100g", 2, echo=False).results
+    said = memonet.simulate(body, "rdma-100g", 2, patience=60, echo=False).results
     assert all("no threads" in text for text in said), said

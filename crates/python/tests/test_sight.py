@@ -42,7 +42,7 @@ def test_a_deadlock_of_a_simulated_machine(tmp_path):
         job.window(1).wait_until(0, "==", 1)  # nobody writes it
 
     try:
-        memonet.simulate(body, "rdma-100g", 2, echo=False)
+        memonet.simulate(body, "rdma-100g", 2, patience=60, echo=False)
         raise AssertionError("they wait for ever")
     except memonet.LaunchError as error:
         line = body.__code__.co_firstlineno + 1
