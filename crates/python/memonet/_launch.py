@@ -14,8 +14,12 @@ _PROGRAM = """
 import pickle, sys, time
 import memonet, numpy
 folder = sys.argv[1]
-with open(f"{folder}/function", "rb") as file:
-    function = pickle.load(file)
+try:
+    with open(f"{folder}/function", "rb") as file:
+        function = pickle.load(file)
+except FileNotFoundError:
+    sys.exit(f"{folder} of the host that launches is not here: set TMPDIR there to a folder that all "
+             "hosts see, or launch a program in place of a function")
 job = memonet.init()
 started = time.monotonic_ns()
 result = function(job)

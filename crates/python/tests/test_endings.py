@@ -3,11 +3,13 @@
 import operator
 import os
 import signal
+import subprocess
 import sys
 import threading
 
 import memonet
 import pytest
+from memonet import _launch
 
 
 def test_ctrl_c_ends_waits(run_near):
@@ -270,6 +272,13 @@ def test_functions_without_cloudpickle(monkeypatch):
             memonet.simulate(function, "rdma-100g", 2)
     # What other processes can import needs no cloudpickle.
     assert memonet.launch(operator.attrgetter("pe"), 2) == [0, 1]
+
+
+def test_functions_need_a_folder_that_hosts_share():
+    start = [sys.executable, "-c", _launch._PROGRAM, "/nowhere/memonet-1"]
+    ended = subprocess.run(start, capture_output=True, text=True)
+    assert ended.returncode == 1 and ended.stderr.startswith("/nowhere"), ended
+    assert "set TMPDIR" in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
 
 
 def test_simulate():
