@@ -43,7 +43,8 @@ def _end(events, phase, rows):
 
 def _unit(span):
     """Microseconds of a unit in which so many microseconds are read well."""
-    return next(((size, name) for size, name in ((1e6, "s"), (1e3, "ms")) if span >= 2 * size), (1, "us"))
+    units = [(1e6, "s"), (1e3, "ms"), (1.0, "us")]
+    return next((unit for unit in units if span >= 2 * unit[0]), units[-1])
 
 
 def plot_trace(trace, axes=None):
@@ -97,7 +98,8 @@ def plot_trace(trace, axes=None):
     axes.set_xlim(0, max((last - zero) / scale, 1e-9))
     axes.set_xlabel(f"time ({unit})")
     labels = dict(zip(*reversed(axes.get_legend_handles_labels())))
-    axes.legend(labels.values(), labels.keys(), loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
+    place = {"loc": "upper left", "bbox_to_anchor": (1, 1), "fontsize": "small"}
+    axes.legend(labels.values(), labels.keys(), **place)
     return axes
 
 

@@ -167,6 +167,16 @@ def test_other_ends_have_tracebacks(run_near):
     said = run_near.start(2, left).stderr
     assert "PeerFailed: PE 1" in said and "job.barrier()" in said, said
 
+    def unlaunched(job):
+        if job.pe == 1:
+            os._exit(3)
+        # As under another launcher, which reports nothing.
+        os.environ.pop("MEMONET_JOB_FD")
+        job.barrier()
+
+    said = run_near.start(2, unlaunched, options=["--keep-going"]).stderr
+    assert "memonet: this PE ends, as PE 1 failed" in said and "Traceback" not in said, said
+
     def own(job):
         def hook(kind, raised, trace):
             print("the program's own hook", file=sys.stderr)
