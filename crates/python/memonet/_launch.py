@@ -14,8 +14,12 @@ _PROGRAM = """
 import pickle, sys, time
 import memonet, numpy
 folder = sys.argv[1]
-with open(f"{folder}/function", "rb") as file:
-    function = pickle.load(file)
+try:
+    with open(f"{folder}/function", "rb") as file:
+        function = pickle.load(file)
+except FileNotFoundError:
+    sys.exit(f"{folder} of the host that launches is not here: set TMPDIR there to a folder that all "
+             "hosts see, or launch a program in place of a function")
 job = memonet.init()
 started = time.monotonic_ns()
 result = function(job)
@@ -47,16 +51,27 @@ def command():
 def _dump(function, path):
     """Pickles a function: by value where cloudpickle is installed."""
     try:
-        import cloudpickle as pickler
+        import cloudpickle
     except ImportError:
-        pickler = pickle
-        if getattr(function, "__module__", None) == "__main__":
-            raise TypeError(
-                f"{function.__qualname__} is defined in this notebook or program, where other "
-                "processes cannot import it: install cloudpickle, or move it to a module"
-            ) from None
+        data = _by_name(function)
+    else:
+        data = cloudpickle.dumps(function)
     with open(path, "wb") as file:
-        pickler.dump(function, file)
+        file.write(data)
+
+
+def _by_name(function):
+    """Pickles a function that other processes can import."""
+    if getattr(function, "__module__", None) != "__main__":
+        try:
+            return pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            pass  # it is defined inside of another one, or keeps what cannot be pickled
+    raise TypeError(
+        f"other processes cannot import {getattr(function, '__qualname__', function)!s}, as it is "
+        "defined in a notebook, in the program itself, or in another function: pip install "
+        "cloudpickle, or move it to a module"
+    )
 
 
 def _run(arguments, echo):

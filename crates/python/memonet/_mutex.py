@@ -1,28 +1,7 @@
 """A mutex that owns its data."""
 
-import sys
-
 from ._memonet import MutexData
-
-
-def _fields(kind):
-    """The dtype of a dataclass whose fields are numbers."""
-    import dataclasses
-    import numpy
-    import typing
-
-    types = {int: "i8", float: "f8", bool: "?", complex: "c16"}
-    hints = typing.get_type_hints(kind)
-    columns = []
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        if hint not in types:
-            raise TypeError(
-                f"field {field.name} of {kind.__name__} is {hint}: a mutex holds int, float, bool "
-                "and complex, or give it an array"
-            )
-        columns.append((field.name, types[hint]))
-    return numpy.dtype(columns)
+from ._shown import Layout, Shown
 
 
 class Mutex:
@@ -42,80 +21,35 @@ class Mutex:
     """
 
     def __init__(self, job, initial, *, shadow=False):
-        import dataclasses
-        import numpy
-
-        self._class = None
-        if dataclasses.is_dataclass(initial) and not isinstance(initial, type):
-            self._class = type(initial)
-            dtype = _fields(self._class)
-            data = numpy.array(dataclasses.astuple(initial), dtype)
-        else:
-            data = numpy.array(initial, order="C")
-        if data.dtype.hasobject:
-            raise TypeError("a mutex holds numbers, arrays of numbers, and dataclasses of numbers")
-        self._dtype, self._shape = data.dtype, data.shape
-        # Bytes: a structure has no format that others understand.
-        self._data = MutexData(job, data.reshape(-1).view("uint8"), shadow)
-        self._given = self._alike = None
+        layout = Layout(initial)
+        self._data = MutexData(job, layout.initial, shadow)
+        self._shown = Shown(layout, self._data)
 
     @property
     def dtype(self):
         """The dtype of the data."""
-        return self._dtype
+        return self._shown.layout.dtype
 
     @property
     def shape(self):
         """The shape of the data."""
-        return self._shape
+        return self._shown.layout.shape
 
     def __repr__(self):
-        return f"<memonet.Mutex {self._shape} {self._dtype}>"
-
-    def _show(self):
-        import numpy
-
-        # `frombuffer` keeps the data exported, which `ndarray` does not.
-        whole = numpy.frombuffer(self._data, "uint8").view(self._dtype).reshape(self._shape)
-        if self._class is not None:
-            self._given = self._class(*whole[()].tolist())
-        else:
-            # A view, so that all views of it keep `whole`, and not it.
-            self._given = whole.view()
-        return self._given
+        return f"<memonet.Mutex {self.shape} {self.dtype}>"
 
     def acquire(self, timeout=None):
         """Waits for the data, for so many seconds at most; gives them. `release` gives them back."""
         self._data.lock(timeout)
-        return self._show()
+        return self._shown.show()
 
     def try_acquire(self):
         """The data, if no other thread or PE has them; otherwise None."""
-        return self._show() if self._data.try_lock() else None
+        return self._shown.show() if self._data.try_lock() else None
 
     def release(self):
         """Gives the data back. The array that `acquire` gave becomes empty."""
-        import dataclasses
-        import numpy
-
-        given = self._given
-        if given is None:
-            pass  # nothing was given, or it was taken back before a view kept the mutex locked
-        elif self._class is not None:
-            numpy.frombuffer(self._data, self._dtype)[0] = dataclasses.astuple(given)
-        else:
-            # An array with the two references that `given` has here.
-            alike = self._alike = numpy.empty(0)
-            others = sys.getrefcount(given) - sys.getrefcount(alike)
-            # One is the caller's variable.
-            if others > 1:
-                raise BufferError(
-                    "the mutex's array has another name, or a view or memoryview of it is left, so "
-                    "the mutex stays locked: copy what you need, and del the others before you leave"
-                )
-            # In place: the caller's variable shows nothing any more.
-            given.__setstate__((1, (0,), numpy.dtype("uint8"), False, b""))
-        self._given = given = None
+        self._shown.hide()
         self._data.release()
 
     __enter__ = acquire

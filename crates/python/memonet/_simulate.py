@@ -1,13 +1,13 @@
 """Simulated machines: network hardware that one does not have."""
 
 import dataclasses
-import json
 import os
 import subprocess
 import tempfile
 from typing import Any
 
 from ._launch import call, command
+from ._plot import events_of, plot_trace
 
 
 def machines():
@@ -36,25 +36,33 @@ class Simulation:
     seconds: float
     events: list[dict[str, Any]] | None
 
+    def plot(self, axes=None):
+        """Draws the timeline, as `plot_trace` does. It must have been asked for."""
+        if self.events is None:
+            raise ValueError("no timeline was kept: memonet.simulate(..., trace=True) keeps it")
+        return plot_trace(self.events, axes)
 
-def simulate(function, machine, n, *, seed=1, trace=False, cpu_scale=None, echo=True):
+
+def simulate(function, machine, n, *, seed=1, trace=False, cpu_scale=None, patience=None, echo=True):
     """Calls `function(job)` at `n` PEs of a simulated machine, each a process.
 
     Computing takes no time, unless `cpu_scale` says how much of this machine's CPU time it takes.
-    Two runs with one `seed` are identical otherwise. With `trace`, the timeline is kept.
+    Two runs with one `seed` are identical otherwise. With `trace`, the timeline is kept. A PE that
+    computes for `patience` (10) seconds of this machine without a call ends the run, as it may poll
+    memory by itself, which never changes then.
     """
     with tempfile.TemporaryDirectory(prefix="memonet-") as folder:
         options = ["--machine", machine, "--seed", str(seed)]
         if cpu_scale is not None:
             options += ["--cpu-scale", str(cpu_scale)]
+        if patience is not None:
+            options += ["--patience", str(patience)]
         path = os.path.join(folder, "trace.json")
         if trace:
             options += ["--trace", path]
         called = call(function, n, options, echo)
         events = None
         if trace:
-            with open(path) as file:
-                timeline = json.load(file)
-            events = timeline["traceEvents"] if isinstance(timeline, dict) else timeline
+            events = events_of(path)
     began, ended = min(start for _, start, _ in called), max(end for _, _, end in called)
     return Simulation([result for result, _, _ in called], (ended - began) * 1e-9, events)

@@ -1,6 +1,13 @@
-"""Calls of windows that are easier to say in Python."""
+"""Calls of windows and teams that are easier to say in Python."""
 
-from ._memonet import Window
+from . import _memonet
+from ._memonet import Team, Window
+
+
+def _count(source, start, count):
+    if count is None:
+        count = source.size - (start if isinstance(start, int) else 0)
+    return count
 
 
 def transfer(target, pe, index, source, start=0, count=None, **signal):
@@ -10,11 +17,39 @@ def transfer(target, pe, index, source, start=0, count=None, **signal):
     when the source may change again. With `signals=`, a window with dtype uint64, each start updates
     its word `signal` (0) of that PE after the copy, by `op` ("set" or "add") and `value` (1).
     """
-    if count is None:
-        count = source.size - (start if isinstance(start, int) else 0)
-    return target._prepare(pe, index, source, start, count, **signal)
+    return target._prepare(pe, index, source, start, _count(source, start, count), **signal)
+
+
+def put_nbi(self, pe, index, source, start=0, count=None):
+    """Copies `count` elements of this PE's part of the window `source`, from `start` on, to `pe`'s
+    part of this window, and does not wait until they are read: the source must not change until the
+    next `job.quiet()` or barrier. Both windows have one dtype. Without `count`, all elements from
+    `start` on."""
+    _memonet.put_nbi(self, pe, index, source, start, _count(source, start, count))
+
+
+def event(self, index, cmp, value):
+    """Begins to wait, in a thread of the library, until a word of this PE's part compares so with
+    `value`. The `Event` has a file descriptor for `select` and `asyncio`, beside sockets::
+
+        came = mail.event(0, ">=", 1)
+        loop.add_reader(came, lambda: print(came.result()))
+
+    `wait_until` is faster where there is nothing else to wait for. A PE of a simulated machine has
+    no threads, and so no events: that is an `Error`.
+    """
+    return _memonet.event(self, index, cmp, value)
+
+
+def new_barrier(self):
+    """Makes a barrier of the members whose phases have two halves: `arrive`, then work that does not
+    depend on the others, then `wait`. Several barriers may be under way at a time. Collective."""
+    return _memonet.new_barrier(self)
 
 
 def extend():
-    """Adds what windows have in Python alone."""
+    """Adds what windows and teams have in Python alone."""
     Window.prepare = transfer
+    Window.put_nbi = put_nbi
+    Window.event = event
+    Team.new_barrier = new_barrier

@@ -130,7 +130,7 @@ impl Buffer {
             return Ok(());
         }
         Err(type_error(format!(
-            "the array's elements ({} bytes, format {:?}) are not the window's ({kind:?}): convert them first, as in array.astype(window.dtype)",
+            "the array's elements ({} bytes, format {:?}) are not the window's ({kind}): convert them first, as in array.astype(window.dtype)",
             size,
             String::from_utf8_lossy(format),
         )))

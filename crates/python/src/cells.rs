@@ -124,8 +124,26 @@ pub fn signals(cells: &dyn Cells) -> Result<&Window<u64>> {
     ))
 }
 
+/// The words of a window whose kind is `T`'s.
+///
+/// # Panics
+/// When the window's kind is another one.
+pub fn word_window<T: Scalar>(cells: &dyn Cells) -> &Window<T> {
+    let words = (cells as &dyn Any).downcast_ref::<Words<T>>();
+    &words.expect("the words of a window of this kind").0
+}
+
+/// The bytes of a window whose kind is no word.
+///
+/// # Panics
+/// When its kind is a word.
+pub fn byte_window(cells: &dyn Cells) -> &Window<u8> {
+    let lumps = (cells as &dyn Any).downcast_ref::<Lumps>();
+    &lumps.expect("a window of elements that are no words").bytes
+}
+
 /// A window of words.
-struct Words<T: Scalar>(Window<T>);
+pub struct Words<T: Scalar>(pub Window<T>);
 
 impl<T: Scalar> Words<T> {
     fn waiting<'a>(&'a self, terms: &'a Terms) -> Wait<'a, T> {
@@ -254,9 +272,9 @@ impl<T: Scalar> Cells for Words<T> {
 }
 
 /// A window of elements that are only copied.
-struct Lumps {
-    bytes: Window<u8>,
-    size: usize,
+pub struct Lumps {
+    pub bytes: Window<u8>,
+    pub size: usize,
 }
 
 impl Lumps {

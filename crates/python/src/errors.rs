@@ -1,7 +1,7 @@
 //! The core's errors as exceptions: classes of `memonet._errors`, each of which is also the
 //! exception of Python that a program would expect.
 
-use memonet_core::Error;
+use memonet_core::{Cause, Error};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -34,6 +34,7 @@ fn make(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     if let Error::PeerFailed { pe, cause, .. } = &error {
         exception.setattr("pe", pe)?;
         exception.setattr("cause", cause.to_string())?;
+        exception.setattr("_is_reported", *cause != Cause::Finalized)?;
     }
     Ok(PyErr::from_value(exception))
 }

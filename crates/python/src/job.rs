@@ -1,6 +1,7 @@
 //! A PE's handle on its job.
 
 use crate::blocking;
+use crate::caller;
 use crate::cells;
 use crate::errors::{raise, value_error};
 use crate::kind::Kind;
@@ -25,6 +26,7 @@ pub struct Job {
 #[pyfunction]
 pub fn init(py: Python<'_>) -> PyResult<Job> {
     let job = py.detach(memonet_fabrics::init).map_err(|error| raise(py, error))?;
+    caller::watch();
     if blocking::watch(py, &job)? {
         // The C library may have been loaded, and joined, before. Who takes part first is the PE.
         [Participation::NotYet, Participation::Taking]
@@ -35,12 +37,21 @@ pub fn init(py: Python<'_>) -> PyResult<Job> {
     Ok(Job { job, shares_interpreter: false })
 }
 
-/// A shape as NumPy takes it: a number, or one for each dimension.
-fn shape(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-    if shape.is_instance_of::<PyTuple>() || shape.hasattr("__len__")? {
-        return shape.extract();
-    }
-    Ok(vec![shape.extract()?])
+/// A dtype as NumPy takes it.
+pub fn dtype_of<'py>(dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    dtype.py().import("numpy")?.call_method1("dtype", (dtype,))
+}
+
+/// A shape as NumPy takes it, a number, or one for each dimension; and how many elements it has.
+pub fn shape_of(shape: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, usize)> {
+    let shape = match shape.is_instance_of::<PyTuple>() || shape.hasattr("__len__")? {
+        true => shape.extract()?,
+        false => vec![shape.extract()?],
+    };
+    let len = shape.iter().try_fold(1usize, |all, &count| all.checked_mul(count));
+    let len =
+        len.ok_or_else(|| value_error(format!("a shape of {shape:?} has too many elements")))?;
+    Ok((shape, len))
 }
 
 #[pymethods]
@@ -92,12 +103,13 @@ impl Job {
         populate: bool,
     ) -> PyResult<Window> {
         let py = shape.py();
-        let dtype = py.import("numpy")?.call_method1("dtype", (dtype,))?;
-        let (kind, shape) = (Kind::of(&dtype)?, self::shape(shape)?);
-        let len = shape.iter().try_fold(1usize, |all, &count| all.checked_mul(count));
-        let len =
-            len.ok_or_else(|| value_error(format!("a shape of {shape:?} has too many elements")))?;
-        let options = WindowOptions::new().populate(populate);
+        let dtype = dtype_of(&dtype.map_or_else(|| py.None().into_bound(py), Bound::clone))?;
+        let (kind, (shape, len)) = (Kind::of(&dtype)?, shape_of(shape)?);
+        let name: String = dtype.getattr("str")?.extract()?;
+        // Native order is told by the kind alone.
+        let name = name.trim_start_matches(['<', '=', '|']);
+        let row = shape.last().copied().unwrap_or(1);
+        let options = WindowOptions::new().populate(populate).elements(name, row);
         let cells = blocking::wait(py, || cells::make(&self.job, kind, len, options))?;
         Ok(Window::new(self.job.clone(), self.shares_interpreter, shape, dtype.unbind(), cells))
     }

@@ -65,6 +65,19 @@ impl Kind {
     }
 }
 
+/// As NumPy names it.
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let letter = match self {
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => "uint",
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => "int",
+            Kind::F32 | Kind::F64 => "float",
+            Kind::Bytes(size) => return write!(f, "structures or numbers of {size} bytes"),
+        };
+        write!(f, "{letter}{}", 8 * self.size())
+    }
+}
+
 /// Calls a generic function with the word type of a kind, or with `u8` for bytes.
 macro_rules! with_word {
     ($kind:expr, $T:ident => $body:expr, bytes $size:ident => $bytes:expr) => {

@@ -5,11 +5,13 @@
 //!
 //! | file | what it has |
 //! |---|---|
-//! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `region`, `multicast` | the classes |
+//! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `event`, `barrier` | the classes |
+//! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
 //! | `buffer`, `strides` | memory of Python's objects; copies between two arrays of one shape |
 //! | `exclusive` | handles that one thread uses at a time |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
+//! | `caller` | the program's line, for reports and timelines |
 //! | `errors` | the core's errors as exceptions |
 //!
 //! # Why Python code cannot break memory
@@ -34,8 +36,8 @@
 //! 4. **Handles belong together.** Calls that take two handles are calls of the core, which
 //!    compares their owners. So handles of two jobs (`memonet.threads`) do not mix.
 //! 5. **Numbers are checked** by the core, as for any safe caller: PE, index, count, alignment.
-//! 6. **A guard is not outlived.** The array of a mutex shows memory only inside of its `with`: see
-//!    `mutex`.
+//! 6. **A guard is not outlived.** The array of a mutex or a reader-writer lock shows memory only
+//!    inside of its `with`: see `mutex`, `rwlock`.
 //!
 //! # Threads, and the interpreter's lock
 //!
@@ -56,18 +58,25 @@
 //! has ended. An exception that nobody catches ends the interpreter with status 1: a death, for
 //! which the launcher ends the job. Arrays that exist then keep their memory as in 1.
 
+mod barrier;
 mod blocking;
 mod buffer;
+mod caller;
 mod cells;
 mod errors;
+mod event;
 mod exclusive;
+mod into;
 mod job;
 mod kind;
 mod multicast;
 mod mutex;
+mod nbi;
 mod place;
 mod region;
 mod remote;
+mod restricted;
+mod rwlock;
 mod scalar;
 mod strides;
 mod team;
@@ -80,15 +89,27 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _memonet {
     #[pymodule_export]
+    use super::barrier::{Barrier, new_barrier};
+    #[pymodule_export]
+    use super::event::{Event, event};
+    #[pymodule_export]
+    use super::into::{combine_into, move_into};
+    #[pymodule_export]
     use super::job::{Job, init};
     #[pymodule_export]
     use super::multicast::MulticastData;
     #[pymodule_export]
     use super::mutex::MutexData;
     #[pymodule_export]
+    use super::nbi::put_nbi;
+    #[pymodule_export]
     use super::region::RegionData;
     #[pymodule_export]
     use super::remote::Remote;
+    #[pymodule_export]
+    use super::restricted::{attach, key, restricted, revoke};
+    #[pymodule_export]
+    use super::rwlock::{RwLockData, RwLockGuard};
     #[pymodule_export]
     use super::team::Team;
     #[pymodule_export]

@@ -167,7 +167,7 @@ impl MutexData {
             start
         };
         // SAFETY: Python's view; while there is an export, the guard is not released.
-        let filled = unsafe { export(view, slf.as_any(), start, this.bytes, flags) };
+        let filled = unsafe { export(view, slf.as_any(), (start, this.bytes), false, flags) };
         if filled.is_err() {
             this.state().exports -= 1;
         }

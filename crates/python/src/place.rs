@@ -33,7 +33,8 @@ impl Part {
         let cells = &slf.get().cells;
         // SAFETY: Python's view; the memory stays mapped while `slf` lives, which the view keeps.
         unsafe {
-            export(view, slf.as_any(), cells.local(), cells.len() * cells.kind().size(), flags)
+            let bytes = cells.len() * cells.kind().size();
+            export(view, slf.as_any(), (cells.local(), bytes), false, flags)
         }
     }
 }
@@ -41,12 +42,13 @@ impl Part {
 /// Fills a view with `bytes` from `start` on, which `owner` keeps.
 ///
 /// # Safety
-/// `view` may be written. The bytes stay readable and writable while `owner` lives.
+/// `view` may be written. The bytes stay readable, and writable unless `readonly`, while `owner`
+/// lives.
 pub unsafe fn export(
     view: *mut ffi::Py_buffer,
     owner: &Bound<'_, PyAny>,
-    start: *mut u8,
-    bytes: usize,
+    (start, bytes): (*mut u8, usize),
+    readonly: bool,
     flags: c_int,
 ) -> PyResult<()> {
     if view.is_null() {
@@ -54,7 +56,8 @@ pub unsafe fn export(
     }
     // SAFETY: the caller's promise.
     let filled = unsafe {
-        ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start.cast(), bytes as isize, 0, flags)
+        let (start, readonly) = (start.cast(), c_int::from(readonly));
+        ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, bytes as isize, readonly, flags)
     };
     match filled {
         0 => Ok(()),

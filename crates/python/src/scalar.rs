@@ -14,6 +14,18 @@ pub enum Update {
     Xor,
 }
 
+impl Update {
+    /// The method of `Remote`.
+    fn name(self) -> &'static str {
+        match self {
+            Update::Add => "fetch_add",
+            Update::And => "fetch_and",
+            Update::Or => "fetch_or",
+            Update::Xor => "fetch_xor",
+        }
+    }
+}
+
 /// A word that Python shows as a number.
 pub trait Scalar: Word {
     /// The kind of a window of such words.
@@ -67,15 +79,16 @@ macro_rules! atomic {
 
 macro_rules! not_atomic {
     ($($t:ty, $kind:ident;)*) => {scalars! {$(
-        $t, $kind, op => Err(no_arithmetic(op, stringify!($t)));
+        $t, $kind, op => Err(no_arithmetic(op, Kind::$kind));
     )*}};
 }
 
 atomic!(u32, U32; u64, U64; i32, I32; i64, I64;);
 not_atomic!(u8, U8; u16, U16; i8, I8; i16, I16; f32, F32; f64, F64;);
 
-fn no_arithmetic(op: Update, element: &str) -> PyErr {
+fn no_arithmetic(op: Update, kind: Kind) -> PyErr {
     type_error(format!(
-        "the atomic operation {op:?} needs integers of 4 or 8 bytes, and these elements are {element}: make the window with dtype int64, or use swap and compare_swap"
+        "{} needs integers of 4 or 8 bytes, and these elements are {kind}: make the window with dtype int64, or use swap and compare_swap",
+        op.name()
     ))
 }

@@ -34,14 +34,14 @@ impl Team {
         Team { job: job.clone(), team: Some(team) }
     }
 
-    fn core(&self) -> &memonet_core::Team {
+    pub fn core(&self) -> &memonet_core::Team {
         self.team.as_deref().unwrap_or_else(|| self.job.world())
     }
 }
 
 /// What a reduction or a scan does with the elements.
 #[derive(Clone, Copy)]
-enum Form {
+pub enum Form {
     All,
     Root(usize),
     Scan,
@@ -49,7 +49,7 @@ enum Form {
 }
 
 impl Form {
-    fn named(name: &str, root: usize, op: &str) -> PyResult<Form> {
+    pub fn named(name: &str, root: usize, op: &str) -> PyResult<Form> {
         Ok(match name {
             "all" => Form::All,
             "root" => Form::Root(root),
@@ -66,7 +66,7 @@ impl Form {
 
 /// An operator by its name.
 #[derive(Clone, Copy)]
-enum Op {
+pub enum Op {
     Sum,
     Product,
     Min,
@@ -77,7 +77,7 @@ enum Op {
 }
 
 impl Op {
-    fn named(name: &str) -> PyResult<Op> {
+    pub fn named(name: &str) -> PyResult<Op> {
         Ok(match name {
             "sum" => Op::Sum,
             "product" | "prod" => Op::Product,

@@ -113,7 +113,7 @@ impl Window {
     }
 
     /// A call that takes long, or may wait, gives up the interpreter's lock.
-    fn is_long(&self, pe: usize, bytes: usize) -> bool {
+    pub fn is_long(&self, pe: usize, bytes: usize) -> bool {
         bytes >= LONG_BYTES || pe < self.job.npes() && !self.job.is_near(pe)
     }
 

@@ -14,7 +14,8 @@ FAR = {"MEMONET_FABRIC": "far:delay_us=50,reorder=1,nodes=2"}
 WAYS = {
     "near": ([], {}),
     "far": ([], FAR),
-    "simulated": (["--machine", "rdma-100g"], {}),
+    # A machine that does much else lets PEs wait for a CPU.
+    "simulated": (["--machine", "rdma-100g", "--patience", "60"], {}),
 }
 
 PROGRAM = """

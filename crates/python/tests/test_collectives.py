@@ -74,6 +74,27 @@ def test_mistakes_are_exceptions():
     memonet.threads(1, body)
 
 
+def test_windows_are_alike(run):
+    def body(job):
+        me = job.pe
+        for shape, dtype, text in [
+            (4, ("int32", "float32")[me], '"f4" in rows of 4'),
+            ((2, 3), ("int64", "float64")[me], '"i8" in rows of 3'),
+            (((2, 3), (3, 2))[me], "float64", '"f8" in rows of 2'),
+            (3 + me, "float64", '32 bytes of "f8"'),
+            (5, ("c16", "V16")[me], '"c16" in rows of 5'),
+            (5, ("float64", ">f8")[me], '">f8" in rows of 5'),
+        ]:
+            try:
+                job.window(shape, dtype)
+                raise AssertionError("two windows were made one")
+            except memonet.Mismatch as error:
+                assert text in str(error), error
+        assert job.window(4, "f8").dtype == np.float64  # all went on in step
+
+    run(2, body)
+
+
 def test_checks_find_different_arrays(run_near):
     def body(job):
         try:

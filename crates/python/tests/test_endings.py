@@ -1,12 +1,15 @@
 """Ctrl-C, exceptions, deaths, forks, and jobs of threads."""
 
-import time
+import operator
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import memonet
 import pytest
+from memonet import _launch
 
 
 def test_ctrl_c_ends_waits(run_near):
@@ -125,6 +128,91 @@ def test_an_exception_ends_the_job(run_near):
     assert "memonet: PE 1" in ended.stderr, ended.stderr
 
 
+def test_the_traceback_is_what_one_reads_last(run):
+    def body(job):
+        w = job.window(1, "int64")
+        print("some output of PE", job.pe)
+        job.barrier()
+        if job.pe == 2:
+            raise ValueError("this is what went wrong")
+        # In each of these ways, PEs get to know that PE 2 has failed.
+        if job.pe == 0:
+            job.barrier()
+        elif job.pe == 1:
+            w.wait_until(0, "==", 1)
+        else:
+            job.world.all_reduce(1.0)
+
+    for _ in range(10 if run.way == "near" else 2):
+        ended = run.start(4, body)
+        assert ended.returncode == 1, ended
+        said = ended.stderr.splitlines()
+        its = [line for line in said if not line.startswith("memonet:")]
+        assert its[0] == "Traceback (most recent call last):", ended.stderr
+        assert its[-1] == "ValueError: this is what went wrong", ended.stderr
+        assert ended.stderr.count("Traceback") == 1 and "PeerFailed" not in ended.stderr
+        # Then the launcher's report, which says it again.
+        after = said[said.index(its[-1]) + 1 :]
+        assert after and all(line.startswith("memonet:") for line in after), ended.stderr
+        assert any("PE 2" in line for line in after), ended.stderr
+
+
+def test_exceptions_of_all_do_not_mix(run_near):
+    def body(job):
+        def deep(n):
+            if n == 0:
+                raise ValueError(f"of PE {job.pe}")
+            deep(n - 1)
+
+        job.barrier()
+        try:
+            deep(5)
+        except ValueError as error:
+            job.barrier()
+            raise RuntimeError(f"later, of PE {job.pe}") from error
+
+    for _ in range(5):
+        said = run_near.start(4, body).stderr
+        its = [line for line in said.splitlines() if not line.startswith("memonet:")]
+        while its:  # each block is one PE's
+            end = next(at for at, line in enumerate(its) if line.startswith("RuntimeError"))
+            block, its = its[: end + 1], its[end + 1 :]
+            pe = block[-1].split()[-1]
+            assert block[0].startswith("Traceback") and f"ValueError: of PE {pe}" in block, said
+
+
+def test_other_ends_have_tracebacks(run_near):
+    def left(job):
+        if job.pe == 1:
+            job.finalize()
+        else:
+            job.barrier()
+
+    # Leaving in order is no failure, so the report of those who waited is all that there is.
+    said = run_near.start(2, left).stderr
+    assert "PeerFailed: PE 1" in said and "job.barrier()" in said, said
+
+    def unlaunched(job):
+        if job.pe == 1:
+            os._exit(3)
+        # As under another launcher, which reports nothing.
+        os.environ.pop("MEMONET_JOB_FD")
+        job.barrier()
+
+    said = run_near.start(2, unlaunched, options=["--keep-going"]).stderr
+    assert "memonet: this PE ends, as PE 1 failed" in said and "Traceback" not in said, said
+
+    def own(job):
+        def hook(kind, raised, trace):
+            print("the program's own hook", file=sys.stderr)
+
+        sys.excepthook = hook
+        raise ValueError
+
+    said = run_near.start(1, own).stderr
+    assert "own hook" in said and "Traceback" not in said, said
+
+
 def test_a_death_is_an_exception(run):
     def body(job):
         w = job.window(1)
@@ -206,6 +294,28 @@ def test_launch(capsys, tmp_path):
     assert failed.value.status == 4
 
 
+def test_functions_without_cloudpickle(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+
+    def local(job):
+        return job.pe
+
+    for function in (local, lambda job: job.pe):
+        with pytest.raises(TypeError, match="pip install cloudpickle"):
+            memonet.launch(function, 2)
+        with pytest.raises(TypeError, match="pip install cloudpickle"):
+            memonet.simulate(function, "rdma-100g", 2)
+    # What other processes can import needs no cloudpickle.
+    assert memonet.launch(operator.attrgetter("pe"), 2) == [0, 1]
+
+
+def test_functions_need_a_folder_that_hosts_share():
+    start = [sys.executable, "-c", _launch._PROGRAM, "/nowhere/memonet-1"]
+    ended = subprocess.run(start, capture_output=True, text=True)
+    assert ended.returncode == 1 and ended.stderr.startswith("/nowhere"), ended
+    assert "set TMPDIR" in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
+
+
 def test_simulate():
     names = memonet.machines()
     assert {"dimmnet-1/D", "rdma-100g"} <= set(names)
@@ -222,7 +332,10 @@ def test_simulate():
         job.barrier()
         return job.pe
 
-    runs = [memonet.simulate(program, "rdma-100g", 2, trace=trace) for trace in (False, True)]
+    def run(trace):
+        return memonet.simulate(program, "rdma-100g", 2, patience=60, trace=trace)
+
+    runs = [run(trace) for trace in (False, True)]
     assert runs[0].results == [0, 1] and runs[0].events is None and runs[1].events
     # A run is a function of machine and program. Ten times there and back take 14 microseconds.
     assert runs[0].seconds == runs[1].seconds > 14e-6, runs[0]

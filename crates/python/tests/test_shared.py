@@ -82,3 +82,87 @@ def test_views_keep_a_mutex_locked():
             memonet.Mutex(job, object())
 
     memonet.threads(1, body)
+
+
+def test_readers_and_writers(run):
+    def body(job):
+        import dataclasses
+
+        me, n = job.pe, job.npes
+        lock = memonet.RwLock(job, np.zeros((2, 3)))
+        for _ in range(5):
+            with lock.write() as array:
+                array += 1
+            assert array.size == 0
+            with lock.read() as array:
+                assert array.shape == (2, 3) and (array == array[0, 0]).all()
+                assert not array.flags.writeable
+            assert array.size == 0, "the array is not to be used after its `with`"
+        job.barrier()
+        # All read at a time.
+        with lock.read(timeout=60.0) as array:
+            job.barrier()
+            assert (array == 5 * n).all()
+        job.barrier()
+        if me == 0:
+            with lock.write() as array:
+                array[:] = -1
+                job.barrier()
+                job.barrier()
+        else:
+            job.barrier()
+            assert lock.try_read() is None and lock.try_write() is None
+            try:
+                lock.read(timeout=0.01)
+                raise AssertionError("another PE writes")
+            except memonet.Timeout:
+                job.barrier()
+        with lock.read() as array:
+            assert (array == -1).all()
+        job.barrier()
+
+        @dataclasses.dataclass
+        class Step:
+            number: int
+            size: float
+
+        step = memonet.RwLock(job, Step(0, 0.5), shadow=True)
+        with step.write() as data:
+            data.number += 1
+        job.barrier()
+        with step.read() as data:
+            assert data == Step(n, 0.5)
+            data.number = -5
+        job.barrier()
+        with step.read() as data:
+            assert data.number == n, "a reader's copy is not written back"
+        job.barrier()
+
+    run(3, body)
+
+
+def test_views_keep_a_lock():
+    def body(job):
+        lock = memonet.RwLock(job, np.arange(4))
+        for enter in (lock.read, lock.write):
+            guard = enter()
+            with pytest.raises(BufferError, match="locked"):
+                with guard as array:
+                    view = array[1:]
+            assert view.tolist() == [1, 2, 3] and lock.try_write() is None
+            del view
+            guard.release()
+            assert array.size == 0
+        with lock.read() as array:
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+            with lock.try_read() as other:
+                assert other.tolist() == [0, 1, 2, 3]
+        # A guard that is dropped gives the data back.
+        lock.write()
+        assert lock.try_write() is not None
+        lock.free()
+        with pytest.raises(RuntimeError, match="freed"):
+            lock.read()
+
+    memonet.threads(1, body)

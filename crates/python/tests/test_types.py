@@ -21,6 +21,12 @@ window = job.window((2, 3), "float64")
 window.at(0)[1, 1:2] = [1.0]
 with memonet.Mutex(job, np.zeros(3)) as array:
     array += 1
+lock = memonet.RwLock(job, np.zeros(3))
+with lock.read(timeout=1.0) as array, lock.write() as changed:
+    changed += array
+job.world.all_reduce_into(window.span(0, 3), window.span(3), "max")
+mine = job.restricted(3, right=lambda home, holder: "read" if holder == 0 else "none")
+job.attach(mine.key()).put_nbi(0, 0, window, count=3)
 counts: list[int] = memonet.threads(2, lambda job: job.pe)
 """
 
@@ -34,11 +40,13 @@ def test_stubs_and_module_have_the_same_names():
         assert thing.__doc__, f"{name} has no docstring"
         if not isinstance(node, ast.ClassDef) or issubclass(thing, Exception):
             continue
+        fields = [a.target.id for a in node.body if isinstance(a, ast.AnnAssign)]
         if dataclasses.is_dataclass(thing):
-            assert [f.name for f in dataclasses.fields(thing)] == [a.target.id for a in node.body]
+            assert [f.name for f in dataclasses.fields(thing)] == fields
             continue
         stubbed = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
-        there = {member for member in dir(thing) if not member.startswith("_")}
+        assert set(fields) == set(getattr(thing, "__slots__", ())), name
+        there = {member for member in dir(thing) if not member.startswith("_")} - set(fields)
         assert {member for member in stubbed if not member.startswith("_")} == there, name
         for member in there:
             assert getattr(thing, member).__doc__, f"{name}.{member} has no docstring"
@@ -49,7 +57,7 @@ def test_mypy_accepts_programs(tmp_path):
     program.write_text(PROGRAM)
     check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
     checked = subprocess.run(
-        [*check, str(program), str(EXAMPLES / "heat.py")], capture_output=True, text=True
+        [*check, str(program), *map(str, EXAMPLES.glob("*.py"))], capture_output=True, text=True
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     program.write_text(PROGRAM + "\nwindow.wait_until(0, '=', 1)\n")

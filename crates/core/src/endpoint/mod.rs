@@ -2,6 +2,7 @@
 
 pub(crate) mod awaiting;
 pub(crate) mod belongs;
+pub mod callers;
 pub mod calls;
 pub(crate) mod check;
 pub(crate) mod control;

@@ -26,6 +26,8 @@ pub(crate) const KIND_BLOCK: u64 = 5;
 pub(crate) const KIND_FREE_BLOCK: u64 = 6;
 pub(crate) const KIND_MULTICAST: u64 = 8;
 pub(crate) const KIND_SHARED: u64 = 9;
+/// The bits of a window's third word that have the alignment; those above are the row's length.
+pub(crate) const ALIGN_BITS: u32 = 16;
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
 const REFUSED: [u64; 4] = [4, 0, 0, 0];
 
@@ -218,7 +220,7 @@ impl<'a> Collective<'a> {
 fn describe([kind, size, align, options]: [u64; 4]) -> String {
     match kind {
         NONE => "nothing: it is in another collective call, or an earlier one failed here or there and its error was passed over".into(),
-        KIND_WINDOW => format!("a window of {size} bytes, aligned to {align}, options {options:#x}"),
+        KIND_WINDOW => describe_window(size, align, options),
         KIND_FREE => format!("a free of window {size}"),
         _ if [kind, size, align, options] == REFUSED => "a window that cannot be".into(),
         KIND_MULTICAST => format!("a multicast channel of {size} bytes, writer, readers and options {options:#x}"),
@@ -227,5 +229,19 @@ fn describe([kind, size, align, options]: [u64; 4]) -> String {
         KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {align}"),
         KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),
         _ => "another call".into(),
+    }
+}
+
+/// The window of a front end has the name of its elements above the options.
+fn describe_window(size: u64, shape: u64, options: u64) -> String {
+    let (row, align) = (shape >> ALIGN_BITS, shape & ((1 << ALIGN_BITS) - 1));
+    let name = (options >> 16).to_le_bytes();
+    let name = String::from_utf8_lossy(&name);
+    match name.trim_end_matches('\0') {
+        "" => format!("a window of {size} bytes, aligned to {align}, options {options:#x}"),
+        name => format!(
+            "a window of {size} bytes of {name:?} in rows of {row}, aligned to {align}, options {:#x}",
+            options & 0xffff
+        ),
     }
 }

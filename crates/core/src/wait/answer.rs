@@ -10,7 +10,8 @@
 //! * A1: A wait answers in its checks, after a look in vain, and goes on with the next look.
 //!   Nothing in an answer ends a wait, moves its deadline, or waits itself: it reads memory that
 //!   this process has mapped, and writes to memory that no other part of the library reads. Of far
-//!   PEs it asks nothing, as their answers could take any time.
+//!   PEs it asks nothing, as their answers could take any time. A front end that tells the place of
+//!   the call may wait for its interpreter, but for no PE: that is its [contract](callers::Caller).
 //! * A2: No wake-up is lost by it. To the doorbell, the launcher is one more ringer: it writes the
 //!   question, then rings. A sleeper that is woken so finds its announcement used up, and announces
 //!   itself again before it looks again, as after any ring that brought it nothing.
@@ -30,6 +31,7 @@ use super::{Awaiting, Patience, Terms};
 use crate::base::clock::{cycles, monotonic_nanos};
 use crate::base::layout::{REPORT_BYTES, REPORTS, Report as Place, ReportArea};
 use crate::base::shm;
+use crate::endpoint::callers;
 use crate::endpoint::calls;
 use crate::endpoint::control::Control;
 use crate::endpoint::pe::Pe;
@@ -113,7 +115,11 @@ impl Drop for Published<'_> {
 /// What this thread waits for.
 fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
     let call = calls::current();
-    let place = |at: Option<&std::panic::Location<'_>>| at.map_or_else(String::new, shown);
+    let place = |at: Option<&std::panic::Location<'_>>| match at {
+        Some(at) if !callers::are_known() => shown(at),
+        _ => String::new(),
+    };
+    let caller = callers::place().map(str::to_owned);
     let awaiting = &terms.awaiting;
     let (done, missing) = parts(pe, awaiting);
     let mut report = Report {
@@ -124,7 +130,7 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
         simulated: pe.is_simulated(),
         what: awaiting.plain(),
         call: call.as_ref().map_or_else(String::new, |call| call.name.to_owned()),
-        at: place(call.as_ref().and_then(|call| call.at)),
+        at: caller.unwrap_or_else(|| place(call.as_ref().and_then(|call| call.at))),
         window: place(call.as_ref().and_then(|call| call.window)),
         team: call.and_then(|call| call.team.get()).map(|team| (team.slot as u64, team.number)),
         meeting: None,

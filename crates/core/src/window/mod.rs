@@ -24,7 +24,9 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::endpoint::written::Written;
 use crate::job::Job;
-use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
+use crate::job::agree::{
+    ALIGN_BITS, Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN,
+};
 use crate::job::heap::KeySlot;
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
@@ -39,6 +41,9 @@ use std::sync::Arc;
 pub struct WindowOptions {
     access: Access,
     populate: bool,
+    /// The name of the elements, cut off or filled up with zeros.
+    element: [u8; 6],
+    row: u32,
 }
 
 impl WindowOptions {
@@ -57,6 +62,22 @@ impl WindowOptions {
     pub fn populate(mut self, now: bool) -> Self {
         self.populate = now;
         self
+    }
+
+    /// For front ends whose elements are not known by their Rust type: what the elements are
+    /// called, and how many of them make a row of the array. PEs that give different ones get
+    /// [`Error::Unequal`], which says both. Six bytes of the name are compared.
+    pub fn elements(mut self, name: &str, row: usize) -> Self {
+        for (byte, &given) in self.element.iter_mut().zip(name.as_bytes()) {
+            *byte = given;
+        }
+        self.row = u32::try_from(row).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// The elements as the digest that PEs compare; 0 where they have no name.
+    fn digest(self) -> u64 {
+        self.element.iter().rev().fold(0, |digest, &byte| digest << 8 | u64::from(byte))
     }
 }
 
@@ -469,8 +490,8 @@ impl Job {
     ) -> Result<Window<T>> {
         let made = Location::caller();
         self.pe.waiting_call(name, None, || {
-            let shape = align_of::<T>() as u64;
-            let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: 0, made };
+            let shape = align_of::<T>() as u64 | u64::from(options.row) << ALIGN_BITS;
+            let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: options.digest(), made };
             self.window_of(terms, len, options, |_| {})
         })
     }

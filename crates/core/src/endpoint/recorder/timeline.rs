@@ -5,6 +5,7 @@ use super::events::{Deed, Event, Sort, Spot, TextId};
 use super::{CURRENT, Current, Kind, MAPPED, RECORDED, Recorder};
 use crate::base::compare::Cmp;
 use crate::endpoint::awaiting::Awaited;
+use crate::endpoint::callers;
 use crate::endpoint::fabric::FarAddress;
 use crate::endpoint::pe::Pe;
 use std::panic::Location;
@@ -42,13 +43,16 @@ pub(super) fn call(
     at: &'static Location<'static>,
     window: Option<&'static Location<'static>>,
 ) -> Option<Slot> {
-    let place = |place: &'static Location<'static>| match place.file().starts_with(OWN_PATH) {
-        true => TextId::NONE,
-        false => log.place(place),
-    };
+    let is_hidden = callers::are_known();
+    let place =
+        |place: &'static Location<'static>| match is_hidden || place.file().starts_with(OWN_PATH) {
+            true => TextId::NONE,
+            false => log.place(place),
+        };
+    let caller = callers::place().map(|text| log.text(text));
     log.append(&Event {
         name: log.text(name),
-        place: place(at),
+        place: caller.unwrap_or_else(|| place(at)),
         window: window.map_or(TextId::NONE, place),
         ..event(log, Sort::Call, now, Deed::None)
     })

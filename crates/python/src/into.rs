@@ -1,0 +1,221 @@
+//! Collectives from windows to windows: nothing is copied on the way, and nothing is allocated.
+//!
+//! Each end is a range of elements of a window, which all members name alike.
+
+use crate::blocking;
+use crate::cells::{Cells, byte_window, word_window};
+use crate::errors::type_error;
+use crate::kind::{Kind, with_word};
+use crate::scalar::Scalar;
+use crate::team::{Form, Op, Team};
+use crate::window::Window;
+use memonet_core::{And, Max, Min, Number, Operator, Or, Product, Result, Span, Sum, Xor};
+use pyo3::prelude::*;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A window, the number of its first element, and that behind the last one.
+type Part<'py> = (Bound<'py, Window>, usize, usize);
+
+/// A window and a range of its elements.
+type End = (Arc<dyn Cells>, Range<usize>);
+
+fn end_of((window, start, end): &Part<'_>) -> PyResult<End> {
+    Ok((window.get().cells()?, *start..*end))
+}
+
+fn words<T: Scalar>((cells, range): &End) -> Result<Span<'_, T>> {
+    word_window::<T>(&**cells).span(range.clone())
+}
+
+/// Elements of `size` bytes that are no words, as bytes.
+fn bytes((cells, range): &End, size: usize) -> Result<Span<'_, u8>> {
+    let at = |element: usize| element.saturating_mul(size);
+    byte_window(&**cells).span(at(range.start)..at(range.end))
+}
+
+/// Both ends of a call: where the elements go, and where they come from.
+struct Ends {
+    to: End,
+    from: End,
+}
+
+impl Ends {
+    fn of(to: &Part<'_>, from: &Part<'_>) -> PyResult<Ends> {
+        let ends = Ends { to: end_of(to)?, from: end_of(from)? };
+        let (to, from) = (ends.to.0.kind(), ends.from.0.kind());
+        match to == from {
+            true => Ok(ends),
+            false => Err(type_error(format!(
+                "source ({from}) and destination ({to}) of a collective are windows with elements of one dtype"
+            ))),
+        }
+    }
+
+    fn words<T: Scalar>(&self) -> Result<(Span<'_, T>, Span<'_, T>)> {
+        Ok((words(&self.to)?, words(&self.from)?))
+    }
+
+    fn bytes(&self, size: usize) -> Result<(Span<'_, u8>, Span<'_, u8>)> {
+        Ok((bytes(&self.to, size)?, bytes(&self.from, size)?))
+    }
+}
+
+/// Words that operators combine between windows.
+trait Combined: Scalar + Number {
+    /// `None` where the operator is for integers, and this is none.
+    fn combine(
+        team: &memonet_core::Team,
+        op: Op,
+        form: Form,
+        spans: (Span<'_, Self>, Span<'_, Self>),
+    ) -> Option<Result<()>>;
+}
+
+fn by<T: Number>(
+    team: &memonet_core::Team,
+    operator: impl Operator<T>,
+    form: Form,
+    (to, from): (Span<'_, T>, Span<'_, T>),
+) -> Result<()>
+where
+    Sum: Operator<T>,
+{
+    match form {
+        Form::All => team.all_reduce_into(operator, to, from),
+        Form::Root(root) => team.reduce_into(operator, root, to, from),
+        Form::Scan => team.scan_into(operator, to, from),
+        Form::Exclusive => team.exclusive_scan_into(to, from),
+    }
+}
+
+macro_rules! combined {
+    ($($t:ty)*, $bits:expr) => {$(
+        impl Combined for $t {
+            fn combine(
+                team: &memonet_core::Team,
+                op: Op,
+                form: Form,
+                spans: (Span<'_, $t>, Span<'_, $t>),
+            ) -> Option<Result<()>> {
+                Some(match op {
+                    Op::Sum => by(team, Sum, form, spans),
+                    Op::Product => by(team, Product, form, spans),
+                    Op::Min => by(team, Min, form, spans),
+                    Op::Max => by(team, Max, form, spans),
+                    Op::And | Op::Or | Op::Xor => return $bits(team, op, form, spans),
+                })
+            }
+        }
+    )*};
+}
+
+fn bits<T: Number>(
+    team: &memonet_core::Team,
+    op: Op,
+    form: Form,
+    spans: (Span<'_, T>, Span<'_, T>),
+) -> Option<Result<()>>
+where
+    Sum: Operator<T>,
+    And: Operator<T>,
+    Or: Operator<T>,
+    Xor: Operator<T>,
+{
+    Some(match op {
+        Op::And => by(team, And, form, spans),
+        Op::Or => by(team, Or, form, spans),
+        _ => by(team, Xor, form, spans),
+    })
+}
+
+fn no_bits<T>(
+    _: &memonet_core::Team,
+    _: Op,
+    _: Form,
+    _: (Span<'_, T>, Span<'_, T>),
+) -> Option<Result<()>> {
+    None
+}
+
+combined!(u8 u16 u32 u64 i8 i16 i32 i64, bits);
+combined!(f32 f64, no_bits);
+
+/// Combines elements of all members of a team. Collective.
+#[pyfunction]
+pub fn combine_into(
+    team: &Bound<'_, Team>,
+    to: Part<'_>,
+    from: Part<'_>,
+    op: &str,
+    form: &str,
+    root: usize,
+) -> PyResult<()> {
+    let (py, team, ends) = (team.py(), team.get().core(), Ends::of(&to, &from)?);
+    let (name, form, op) = (op, Form::named(form, root, op)?, Op::named(op)?);
+    let kind = ends.to.0.kind();
+    let combined = with_word!(kind, T => {
+        blocking::wait(py, || {
+            let combined = T::combine(team, op, form, ends.words::<T>()?);
+            combined.transpose()
+        })?
+    }, bytes _size => {
+        return Err(type_error(format!(
+            "collectives between windows combine numbers of 1, 2, 4 or 8 bytes, not {kind}"
+        )));
+    });
+    combined.ok_or_else(|| type_error(format!("{name:?} combines integers, not {kind}")))
+}
+
+/// How elements move.
+#[derive(Clone, Copy)]
+enum Move {
+    Broadcast,
+    Scatter,
+    Gather,
+    AllGather,
+    AllToAll,
+    Collect,
+}
+
+fn moved<T: memonet_core::Plain>(
+    team: &memonet_core::Team,
+    how: Move,
+    root: usize,
+    (to, from): (Span<'_, T>, Span<'_, T>),
+) -> Result<usize> {
+    match how {
+        Move::Broadcast => team.broadcast_into(root, to, from)?,
+        Move::Scatter => team.scatter_into(root, to, from)?,
+        Move::Gather => team.gather_into(root, to, from)?,
+        Move::AllGather => team.all_gather_into(to, from)?,
+        Move::AllToAll => team.all_to_all_into(to, from)?,
+        Move::Collect => return team.collect_into(to, from),
+    }
+    Ok(to.len())
+}
+
+/// Moves elements between the members of a team; gives how many came. Collective.
+#[pyfunction]
+pub fn move_into(
+    team: &Bound<'_, Team>,
+    to: Part<'_>,
+    from: Part<'_>,
+    how: &str,
+    root: usize,
+) -> PyResult<usize> {
+    let (py, team, ends) = (team.py(), team.get().core(), Ends::of(&to, &from)?);
+    let how = match how {
+        "broadcast" => Move::Broadcast,
+        "scatter" => Move::Scatter,
+        "gather" => Move::Gather,
+        "all_gather" => Move::AllGather,
+        "all_to_all" => Move::AllToAll,
+        _ => Move::Collect,
+    };
+    blocking::wait(py, || {
+        with_word!(ends.to.0.kind(), T => moved(team, how, root, ends.words::<T>()?), bytes size => {
+            Ok(moved(team, how, root, ends.bytes(size)?)? / size)
+        })
+    })
+}

@@ -1,0 +1,40 @@
+//! Puts that do not wait until their source may change.
+
+use crate::blocking;
+use crate::cells::{byte_window, word_window};
+use crate::errors::type_error;
+use crate::kind::{Kind, with_word};
+use crate::window::Window;
+use pyo3::prelude::*;
+
+/// Copies `count` elements of this PE's part of `source`, from `start` on, to `pe`'s part of
+/// `target`. The source must not change until the next quiet or barrier.
+#[pyfunction]
+pub fn put_nbi(
+    target: &Bound<'_, Window>,
+    pe: usize,
+    index: &Bound<'_, PyAny>,
+    source: &Bound<'_, Window>,
+    start: &Bound<'_, PyAny>,
+    count: usize,
+) -> PyResult<()> {
+    let (py, target, source) = (target.py(), target.get(), source.get());
+    let (index, start) = (target.index(index)?, source.index(start)?);
+    let (to, from) = (target.cells()?, source.cells()?);
+    let kind = to.kind();
+    if kind != from.kind() {
+        return Err(type_error(format!(
+            "source ({}) and target ({kind}) of a put are windows with elements of one dtype",
+            from.kind()
+        )));
+    }
+    let end = start.saturating_add(count);
+    blocking::call(py, target.is_long(pe, count.saturating_mul(kind.size())), || {
+        with_word!(kind, T => {
+            word_window::<T>(&*to).put_nbi(pe, index, word_window(&*from), start..end)
+        }, bytes size => {
+            let at = |element: usize| element.saturating_mul(size);
+            byte_window(&*to).put_nbi(pe, at(index), byte_window(&*from), at(start)..at(end))
+        })
+    })
+}
