@@ -378,8 +378,8 @@ fn rounds(job: &Job, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// PE 0 waits for a barrier to which PE 1 never comes, until another thread of PE 0 calls. Meanwhile
-/// PE 1 writes to the memory of PE 0, until it hears that the wait has ended.
+/// PE 0 waits for a barrier to which PE 1 never comes, until another thread of PE 0 calls.
+/// Meanwhile PE 1 writes to the memory of PE 0, until it hears that the wait has ended.
 fn attention(job: &Job) -> Result<()> {
     let window = job.window::<u64>(1)?;
     job.barrier()?;

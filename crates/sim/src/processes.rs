@@ -2,8 +2,8 @@
 //! One of them runs at a time.
 //!
 //! A process passes its turn to the engine with a list of questions, and sleeps until the last is
-//! answered ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the machine
-//! sees the calls that it would see of coroutines, in one order.
+//! answered ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the
+//! machine sees the calls that it would see of coroutines, in one order.
 //!
 //! Processes are started one after the other, each when the one before waits for something. So what
 //! programs do before they join is in the order of PEs too.

@@ -5,9 +5,9 @@
 //! at a word of its own memory, which the machine can do as well. So the PE gives the machine all
 //! steps of a phase at once.
 //!
-//! *Contract.* The machine makes the steps as the PE would: each at the moment at which the PE would
-//! make it, with the same calls, looks and parkings between them. So an errand takes the same time
-//! of the machine's as the steps by themselves, and changes no result.
+//! *Contract.* The machine makes the steps as the PE would: each at the moment at which the PE
+//! would make it, with the same calls, looks and parkings between them. So an errand takes the same
+//! time of the machine's as the steps by themselves, and changes no result.
 //!
 //! *When a PE goes on errands.* A wait does more than look at a word. An errand leaves that out, so
 //! each of these keeps a PE from an errand, or ends the errand at its next look in vain, from which
@@ -15,9 +15,9 @@
 //!
 //! * E1: A PE has left the job: the wait may depend on it. The machine sees the count of those.
 //! * E2: A front end calls for [attention](crate::Attention). The PE
-//!   [recalls](super::fabric::VirtualClock::recall) its errand. A PE that sets out withdraws earlier
-//!   recalls, and then looks for a call; a front end calls, and then recalls. So one of the two is
-//!   seen.
+//!   [recalls](super::fabric::VirtualClock::recall) its errand. A PE that sets out withdraws
+//!   earlier recalls, and then looks for a call; a front end calls, and then recalls. So one of the
+//!   two is seen.
 //! * E3: The wait has a limit. No errand has one.
 //! * E4: Another barrier or a channel needs this PE's help. Only calls of this PE begin one, and
 //!   while it is on an errand it makes none.

@@ -12,10 +12,11 @@
 //! touch a passage, and when. The machine trusts nothing that a process writes: it copies the words
 //! once, and checks them by [`Ask::from_words`].
 //!
-//! A process passes its turn with a list of questions, of which the last alone may take a block. The
-//! machine answers them one after the other, as if each had come when the one before was answered,
-//! and passes the turn back after the last; or after one that it refuses, or a wait at which the PE
-//! has to look by itself. The answer says how many questions before that have been answered.
+//! A process passes its turn with a list of questions, of which the last alone may take a block.
+//! The machine answers them one after the other, as if each had come when the one before was
+//! answered, and passes the turn back after the last; or after one that it refuses, or a wait at
+//! which the PE has to look by itself. The answer says how many questions before that have been
+//! answered.
 //!
 //! Answer and questions share the room for blocks. In its turn, a process first reads the answer's
 //! block, then overwrites it with those of its next questions. So when the machine gets the turn,
@@ -305,9 +306,9 @@ impl Passages {
         }
     }
 
-    /// Answers PE `pe`, whose time is `now`, after `made` of its questions: with a number and bytes,
-    /// or with a refusal in words. Ends the machine's turn; false when the machine does not have the
-    /// turn.
+    /// Answers PE `pe`, whose time is `now`, after `made` of its questions: with a number and
+    /// bytes, or with a refusal in words. Ends the machine's turn; false when the machine does not
+    /// have the turn.
     pub fn answer(
         &self,
         pe: usize,
