@@ -51,9 +51,9 @@ pub trait VirtualClock {
         false
     }
 
-    /// Has the machine make steps for this PE, an [errand](super::errand), and returns how many it
-    /// has made: all, or those before a wait in which the PE has to look by itself. Then its look
-    /// there was in vain just now. `None`: this machine makes none, and none was made.
+    /// Has the machine make steps for this PE, an errand, and returns how many it has made: all, or
+    /// those before a wait in which the PE has to look by itself. Then its look there was in vain
+    /// just now. `None`: this machine makes none, and none was made.
     ///
     /// # Errors
     /// When the machine has refused a step.

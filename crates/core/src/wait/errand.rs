@@ -4,6 +4,7 @@ use super::answer::{self, Published};
 use super::limit::Patience;
 use super::{Terms, attention, until};
 use crate::base::error::Quick;
+use crate::base::shm;
 use crate::endpoint::errand::Step;
 use crate::endpoint::pe::Pe;
 
@@ -12,6 +13,7 @@ use crate::endpoint::pe::Pe;
 pub(crate) fn run(pe: &Pe, terms: Terms<'_>, steps: &[Step]) -> Option<Quick<usize>> {
     let clock = pe.clock()?;
     clock.recall(false); // E2
+    shm::full_fence();
     if attention::is_called(pe) {
         return None;
     }
