@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 #[path = "programs/random_blocks.rs"]
 mod random_blocks;
+#[path = "programs/rounds.rs"]
+mod rounds;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
             "threads" => threads(),
             "blocks" => blocks(&job),
             "random-blocks" => random_blocks(&job, number()),
+            "rounds" => rounds(&job, number()),
+            "attention" => attention(&job),
             "restricted" => restricted(&job),
             "offers" => offers(&job),
             "barriers" => barriers(&job),
@@ -367,6 +371,42 @@ fn random_blocks(job: &Job, seed: u64) -> Result<()> {
     Ok(())
 }
 
+/// Barriers and collectives, and the moments of their ends.
+fn rounds(job: &Job, seed: u64) -> Result<()> {
+    let begun = Instant::now();
+    println!("{} {:?}", job.pe(), rounds::run(job, seed, || begun.elapsed())?);
+    Ok(())
+}
+
+/// PE 0 waits for a barrier to which PE 1 never comes, until another thread of PE 0 calls.
+/// Meanwhile PE 1 writes to the memory of PE 0, until it hears that the wait has ended.
+fn attention(job: &Job) -> Result<()> {
+    let window = job.window::<u64>(1)?;
+    job.barrier()?;
+    if job.pe() == 1 {
+        while window.read(0) == 0 {
+            window.remote(0, 0)?.store(1);
+            job.quiet()?;
+        }
+        return Ok(());
+    }
+    let attention = job.attention();
+    let caller = attention.clone();
+    let late = std::thread::spawn(move || {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        // SAFETY: the kernel reads this stack frame. By number: the program's sleeps are of the
+        // machine's time, and would wait for the turn of the other thread.
+        unsafe { libc::syscall(libc::SYS_nanosleep, &raw const pause, 0) };
+        caller.call();
+    });
+    let ended = job.barrier();
+    late.join().expect("the caller ends");
+    attention.dismiss();
+    println!("interrupted: {}", matches!(ended, Err(memonet::Error::Interrupted { .. })));
+    window.remote(1, 0)?.store(1);
+    job.quiet()
+}
+
 /// Memory that others have not mapped.
 fn restricted(job: &Job) -> Result<()> {
     let window: Window<u64> = job.restricted(4, |_, _| memonet::Access::ReadWrite)?;
@@ -499,10 +539,13 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
         let mut random = numbers(seed);
         for round in 0..2000 {
             let last = round == 1999;
-            for word in 0..9 {
+            // A wait for a word that nobody writes is for ever.
+            let kinds = if round < 1900 { 28 } else { 29 };
+            for (place, word) in (0..2).flat_map(|place| (0..10).map(move |word| (place, word))) {
                 let value = match (word, random() % 3) {
                     (0, _) => {
-                        let [kind, size, what, flags] = [27, 4, 8, 8].map(|range| random() % range);
+                        let [kind, size, what, flags] =
+                            [kinds, 4, 8, 8].map(|range| random() % range);
                         u64::from(u32::from_le_bytes([
                             kind as u8,
                             1 << size,
@@ -511,19 +554,23 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
                         ]))
                     }
                     (8, _) => random() % 1000,
+                    (9, 1..) => random() % 3 * 64,
                     (_, 0) => random() % 16,
                     (_, 1) => 1 << (random() % 64),
                     _ => random() << 32 | random(),
                 };
-                // SAFETY: none is meant: the words of the question, which lie there.
-                unsafe { ((page + 64 + 8 * word) as *mut u64).write_volatile(value) };
+                // SAFETY: none is meant: the words of the first two questions, which lie there.
+                unsafe { ((page + 256 + 80 * place + 8 * word) as *mut u64).write_volatile(value) };
             }
+            let count = [1, 1, 1, 2, 2, 0, 201, u64::MAX][random() as usize % 8];
+            // SAFETY: as above: how many they are.
+            unsafe { ((page + 64) as *mut u64).write_volatile(count) };
             // A block, which may be a list of members; of more than this one only towards the end,
             // as nobody else joins their group.
             for member in 0..4 {
                 let value = if round < 1900 { 1 } else { random() % 4 };
                 // SAFETY: as above.
-                unsafe { ((page + 4096 + 4 * member) as *mut u32).write_volatile(value as u32) };
+                unsafe { ((page + 20480 + 4 * member) as *mut u32).write_volatile(value as u32) };
             }
             // SAFETY: as above: the turn's word.
             let turn = unsafe { std::sync::atomic::AtomicU32::from_ptr(page as *mut u32) };
@@ -559,11 +606,11 @@ fn vandal(job: &Job, seed: u64) -> Result<()> {
                     [random() % 4, random() % 64, 1 << (random() % 64), random() << 32 | random()]
                         [random() as usize % 4];
                 let file = ["memonet-machine", "memonet-job"][random() as usize % 2];
-                // Passages begin at 4096, one behind a block of 1 GiB after the other.
+                // Passages begin at 4096, one behind 20 KiB and blocks of 1 GiB after the other.
                 let word = match file {
                     "memonet-machine" => {
-                        [0, 4096, 8192 + (1 << 30), 12288 + (2 << 30)][random() as usize % 4] / 8
-                            + random() % 32
+                        [0, 4096, 24576 + (1 << 30), 45056 + (2 << 30)][random() as usize % 4] / 8
+                            + random() % 96
                     }
                     _ => random() % [256, 1 << 12, 1 << 15][random() as usize % 3],
                 };

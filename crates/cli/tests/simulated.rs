@@ -3,6 +3,8 @@
 mod common;
 #[path = "../examples/programs/random_blocks.rs"]
 mod random_blocks;
+#[path = "../examples/programs/rounds.rs"]
+mod rounds;
 
 use common::{Ended, run, run_for_a_minute, send, start, until};
 use memonet::{Cmp, Job};
@@ -80,6 +82,26 @@ fn processes_take_the_time_that_coroutines_take() {
     }
 }
 
+/// What the machine does for a process in one go takes the time that it takes one by one: at every
+/// moment, whoever comes first, and in teams of sizes for which barriers and collectives have
+/// different ways.
+#[test]
+fn barriers_and_collectives_take_processes_the_time_that_they_take_coroutines() {
+    for (seed, (machine, pes)) in
+        MACHINES.into_iter().flat_map(|machine| [2, 3, 8, 11].map(|pes| (machine, pes))).enumerate()
+    {
+        let text = printed(machine, &["-n", &pes.to_string()], &["rounds", &seed.to_string()]);
+        let program = |job: Job| {
+            let moments = rounds::run(&job, seed as u64, now).unwrap();
+            format!("{} {moments:?}", job.pe())
+        };
+        let machine = Machine::load(machine).unwrap();
+        let mut done = memonet_sim::run(&machine, pes, &Options::default(), program).unwrap();
+        done.results.sort_unstable();
+        assert_eq!(sorted(&text), done.results, "{}, {pes} PEs", machine.name());
+    }
+}
+
 /// Memory is right on each machine, and takes the same time in both ways to run a program.
 #[test]
 fn blocks_of_all_lengths_arrive_on_every_machine() {
@@ -146,6 +168,13 @@ fn waits_for_threads_last_until_they_answer_or_as_long_as_they_are_to() {
     let late: String = late.map(|wait| format!("{wait}: false after 20ms\n")).concat();
     let expected = format!("{answered}{late}free lock: true after 0ns\nrefused: true\n");
     assert_eq!(printed("dimmnet-1/D", &["-n", "1"], &["threads"]), expected);
+}
+
+/// The machine, which looks for a PE that waits, gives it its turn.
+#[test]
+fn a_call_for_attention_ends_a_wait_in_a_barrier() {
+    let ended = on("rdma-100g", &["-n", "2", "--timeout", "300"], &["attention"]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "interrupted: true\n"), "{ended:?}");
 }
 
 #[test]

@@ -88,8 +88,12 @@ impl Asks {
                 return Request::Park { due, vain, what };
             }
             Ask::Compute { time } => return Request::Compute(Ps::from_duration(time)),
-            // These questions take no time.
-            Ask::Begin | Ask::Map { .. } | Ask::Unmap { .. } => return Request::Compute(Ps::ZERO),
+            // These questions take no time, or are no requests.
+            Ask::Begin
+            | Ask::Map { .. }
+            | Ask::Unmap { .. }
+            | Ask::Mark { .. }
+            | Ask::Await { .. } => return Request::Compute(Ps::ZERO),
         })
     }
 

@@ -1,9 +1,9 @@
 //! Programs as processes. Each PE is a process of its own, attached to the machine by shared pages.
 //! One of them runs at a time.
 //!
-//! A process passes its turn to the engine with every question, and sleeps until the answer is
-//! there ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the machine
-//! sees the calls that it would see of coroutines, in one order.
+//! A process passes its turn to the engine with a list of questions, and sleeps until the last is
+//! answered ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the
+//! machine sees the calls that it would see of coroutines, in one order.
 //!
 //! Processes are started one after the other, each when the one before waits for something. So what
 //! programs do before they join is in the order of PEs too.
@@ -16,11 +16,11 @@
 use crate::engine::{Engine, Finished};
 use crate::error::Error;
 use crate::fabric::{Asks, members};
-use crate::host::{Atomic, Pe};
+use crate::host::{Answer, Atomic, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::packet::Payload;
-use crate::program::{Program, Ran, Reply};
+use crate::program::{Program, Ran, Reply, Request};
 use crate::rules::Rules;
 use crate::run::{JobMemory, Left};
 use crate::time::Ps;
@@ -28,7 +28,7 @@ use crate::trace::Recorder;
 use crate::usage::Usage;
 use crate::world::World;
 use memonet_core::unstable::fabric::FarAddress;
-use memonet_core::unstable::hosted::{Ask, Came, Hosted, Offers, Passages};
+use memonet_core::unstable::hosted::{Ask, Asked, Came, Hosted, Offers, Passages};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -131,7 +131,8 @@ pub fn run_processes(
         shared: &shared,
         asks: Asks::new(everybody.clone()),
         rules: Rules::default(),
-        asked: None,
+        list: None,
+        answered: 0,
     };
     let Finished { mut world, usage, result, .. } =
         Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
@@ -175,8 +176,35 @@ struct Process<'a> {
     shared: &'a Shared<'a>,
     asks: Asks,
     rules: Rules,
-    /// The question that the process waits for an answer to; nothing before it has begun.
-    asked: Option<Ask>,
+    /// The questions that the process waits for an answer to; nothing before it has begun.
+    list: Option<List>,
+    /// The most bytes of the last answer.
+    answered: usize,
+}
+
+/// A list of questions, and how far the machine has come with it.
+#[derive(Clone, Copy)]
+struct List {
+    count: usize,
+    /// The question that is asked now.
+    at: usize,
+    ask: Ask,
+    /// Time that the process has computed, for the next request.
+    spent: Ps,
+    /// Whether a look has come before in this list.
+    looked: bool,
+    /// Bytes of the room for blocks that the questions use.
+    room: usize,
+}
+
+/// What comes next for a process.
+enum Next {
+    /// The process runs.
+    Listen,
+    /// The question at this place of the list is read.
+    Read(List),
+    /// The list's question is a wait for a word, which is looked at.
+    Watch(List),
 }
 
 impl Process<'_> {
@@ -209,9 +237,19 @@ impl Process<'_> {
         came
     }
 
-    /// Answers the process, which ends the machine's turn.
-    fn answer(&self, now: Ps, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
-        let answered = self.shared.passages.answer(self.pe(), now.to_duration(), answer);
+    /// Passes on the output of the PE that has run last, before this one runs.
+    fn pass_on(&self) {
+        let before = self.shared.ran_last.replace(self.pe);
+        if before != self.pe {
+            self.shared.launcher.pass_on(before as usize);
+        }
+    }
+
+    /// Answers the process, which ends the machine's turn. `made` of its questions have been
+    /// answered before, or with this.
+    fn answer(&self, now: Ps, made: usize, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
+        self.pass_on();
+        let answered = self.shared.passages.answer(self.pe(), now.to_duration(), made, answer);
         if !answered && !self.shared.passages.has_ended(self.pe()) {
             return Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() }));
         }
@@ -220,81 +258,135 @@ impl Process<'_> {
 
     /// Starts the process, and lets it join.
     fn begin(&mut self, now: Ps) -> Result<(), Ran> {
+        self.pass_on();
         if !self.shared.launcher.start(self.pe()) {
             return Err(Ran::Ended);
         }
-        self.asked = Some(Ask::Begin);
         self.await_turn()?;
-        match self.shared.passages.ask(self.pe()) {
-            Some((Ask::Begin, _)) => self.answer(now, Ok((self.shared.offers.to_bits(), &[]))),
+        match self.shared.passages.ask(self.pe(), 0) {
+            Some(Asked { ask: Ask::Begin, .. }) => {
+                self.answer(now, 1, Ok((self.shared.offers.to_bits(), &[])))
+            }
             _ => Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
         }
     }
 
-    /// Hands the process the reply to its question.
-    fn go_on(&mut self, ask: Ask, reply: &Reply) -> Result<(), Ran> {
-        let answer = &reply.answer;
-        self.asks.answered(ask, answer);
-        self.rules.answered(ask, answer);
+    /// Goes on behind a question that was answered.
+    fn advance(&mut self, now: Ps, list: List, answer: &Answer) -> Result<Next, Ran> {
+        let next = List { at: list.at + 1, ..list };
         if let Some(why) = &answer.refused {
-            return self.answer(reply.now, Err(why));
+            self.answer(now, list.at, Err(why))?;
+        } else if next.at < list.count {
+            return Ok(Next::Read(next));
+        } else {
+            self.answered = list.ask.takes();
+            answer.data.with(|bytes| self.answer(now, next.at, Ok((answer.value, bytes))))?;
         }
-        answer.data.with(|bytes| self.answer(reply.now, Ok((answer.value, bytes))))
+        Ok(Next::Listen)
     }
 
-    /// The process's next question that passes the checks, as a request, with the time that the
-    /// process has computed before.
-    fn next(&mut self, now: Ps) -> Result<Ran, Ran> {
-        loop {
-            self.await_turn()?;
-            let asked = self.shared.passages.ask(self.pe());
-            let checked = asked.ok_or("this is no question").and_then(|(ask, spent)| {
-                let spent = Ps::from_duration(spent);
-                self.rules.check(self.shared.hosted, self.pe, ask, now + spent)?;
-                Ok((ask, self.block(ask)?, spent))
-            });
-            // Only now: the question's block lies where the last answer was.
-            let answered = self.asked.map_or(0, Ask::takes);
-            let given = asked.map_or(0, |(ask, _)| ask.gives());
-            self.shared.passages.give_back(self.pe(), answered.max(given));
-            match checked {
-                Ok((ask @ (Ask::Map { .. } | Ask::Unmap { .. }), _, _)) => {
-                    let mapped = self.map(ask);
-                    self.answer(
-                        now,
-                        mapped.as_ref().map(|()| (0, &[][..])).map_err(|why| why.as_str()),
-                    )?;
-                }
-                Ok((ask, block, spent)) => {
-                    self.asked = Some(ask);
-                    return Ok(Ran::Asks(self.asks.request(ask, block), spent));
-                }
-                Err(why) => self.answer(now, Err(why))?,
+    /// Lets the process run until it passes its turn, with a list.
+    fn listen(&mut self, now: Ps) -> Result<Next, Ran> {
+        self.await_turn()?;
+        let spent = Ps::ZERO;
+        match self.shared.passages.count(self.pe()) {
+            Some(count) => {
+                let ask = Ask::Begin;
+                Ok(Next::Read(List { count, at: 0, ask, spent, looked: false, room: 0 }))
+            }
+            None => {
+                self.answer(now, 0, Err("this is no list of questions"))?;
+                Ok(Next::Listen)
             }
         }
     }
 
-    /// Maps or unmaps a part of a restricted window.
-    fn map(&self, ask: Ask) -> Result<(), String> {
-        let hosted = self.shared.hosted;
+    /// Reads the question at the list's place, and asks it if it passes the checks. Questions that
+    /// take no time are answered here.
+    fn read(&mut self, now: Ps, list: List) -> Result<Result<Next, Ran>, Ran> {
+        let asked = self.shared.passages.ask(self.pe(), list.at);
+        let checked = asked.ok_or("this is no question").and_then(|asked| {
+            let spent = list.spent + Ps::from_duration(asked.spent);
+            self.rules.check(self.shared.hosted, self.pe, asked.ask, now + spent)?;
+            Ok((asked, self.block(asked)?, spent))
+        });
+        let room = asked.map_or(0, |asked| asked.block.saturating_add(asked.ask.gives()));
+        let room = list.room.max(room);
+        let is_last = list.at + 1 == list.count || checked.is_err();
+        if is_last {
+            // Only now: the questions' blocks lie where the last answer was.
+            self.shared.passages.give_back(self.pe(), room.max(self.answered));
+        }
+        let (Asked { ask, .. }, block, spent) = match checked {
+            Ok(checked) => checked,
+            Err(why) => {
+                self.answer(now, list.at, Err(why))?;
+                return Ok(Ok(Next::Listen));
+            }
+        };
+        let list = List { ask, spent: Ps::ZERO, room, ..list };
         match ask {
-            Ask::Map { pe, region, len, file } => {
-                hosted.open_region(self.pe, pe, region, file, len)
+            Ask::Map { .. } | Ask::Unmap { .. } | Ask::Mark { .. } => {
+                let answer = self.at_once(ask).map_or_else(Answer::refused, |()| Answer::value(0));
+                self.advance(now, list, &answer).map(Ok)
             }
-            Ask::Unmap { pe, region } => {
-                hosted.unmap_region(self.pe, pe, region);
+            Ask::Await { .. } => Ok(Ok(Next::Watch(List { spent, ..list }))),
+            _ => {
+                self.list = Some(list);
+                Ok(Err(Ran::Asks(self.asks.request(ask, block), spent)))
+            }
+        }
+    }
+
+    /// Looks at the word that the PE waits for, as the PE would.
+    fn watch(&mut self, now: Ps, list: List) -> Result<Result<Next, Ran>, Ran> {
+        let Ask::Await { offset, test, what } = list.ask else {
+            unreachable!("only waits are watched")
+        };
+        let hosted = self.shared.hosted;
+        let word = hosted.load(self.pe, FarAddress { pe: self.pe, region: 0, offset });
+        if word.is_some_and(|word| test.passes(word)) {
+            return self.advance(now, list, &Answer::value(0)).map(Ok);
+        }
+        let request = if !list.looked {
+            Request::Look
+        } else if hosted.departures() > 0 || self.shared.passages.is_recalled(self.pe()) {
+            // The PE itself must see to that: it ends the wait, or goes on.
+            self.answer(now, list.at, Ok((0, &[])))?;
+            return Ok(Ok(Next::Listen));
+        } else {
+            Request::Park { due: None, vain: false, what }
+        };
+        self.list = Some(List { looked: true, spent: Ps::ZERO, ..list });
+        Ok(Err(Ran::Asks(request, list.spent)))
+    }
+
+    /// Carries out what takes no time.
+    fn at_once(&self, ask: Ask) -> Result<(), String> {
+        let (hosted, pe) = (self.shared.hosted, self.pe);
+        match ask {
+            Ask::Map { pe: other, region, len, file } => {
+                hosted.open_region(pe, other, region, file, len)
+            }
+            Ask::Unmap { pe: other, region } => {
+                hosted.unmap_region(pe, other, region);
                 Ok(())
+            }
+            Ask::Mark { offset, value } => {
+                let at = FarAddress { pe, region: 0, offset };
+                let written = hosted.write(pe, at, &value.to_le_bytes());
+                written.then_some(()).ok_or_else(|| "there is no such word".to_owned())
             }
             _ => Ok(()),
         }
     }
 
     /// The block that goes with a question.
-    fn block(&self, ask: Ask) -> Result<Payload, &'static str> {
+    fn block(&self, Asked { ask, block, .. }: Asked) -> Result<Payload, &'static str> {
         let block = match ask.gives() {
             0 => Payload::EMPTY,
             len => {
-                let bytes = self.shared.passages.block(self.pe(), len);
+                let bytes = self.shared.passages.block(self.pe(), block, len);
                 Payload::copy(&bytes.ok_or("no block is that long")?)
             }
         };
@@ -314,16 +406,38 @@ impl Process<'_> {
         Ok(block)
     }
 
+    /// What the process does with the reply to its question, until it asks again.
     fn run(&mut self, reply: &Reply) -> Result<Ran, Ran> {
-        let before = self.shared.ran_last.replace(self.pe);
-        if before != self.pe {
-            self.shared.launcher.pass_on(before as usize);
+        let Reply { now, answer } = reply;
+        let mut next = match self.list.take() {
+            None => {
+                self.begin(*now)?;
+                Next::Listen
+            }
+            Some(list @ List { ask: Ask::Await { .. }, .. }) => Next::Watch(list),
+            Some(list) => {
+                self.asks.answered(list.ask, answer);
+                self.rules.answered(list.ask, answer);
+                self.advance(*now, list, answer)?
+            }
+        };
+        loop {
+            // A process that was killed asks no more.
+            if self.shared.passages.has_ended(self.pe()) {
+                return Err(Ran::Ended);
+            }
+            next = match next {
+                Next::Listen => self.listen(*now)?,
+                Next::Read(list) => match self.read(*now, list)? {
+                    Ok(next) => next,
+                    Err(ran) => return Ok(ran),
+                },
+                Next::Watch(list) => match self.watch(*now, list)? {
+                    Ok(next) => next,
+                    Err(ran) => return Ok(ran),
+                },
+            };
         }
-        match self.asked {
-            None => self.begin(reply.now)?,
-            Some(ask) => self.go_on(ask, reply)?,
-        }
-        self.next(reply.now)
     }
 }
 

@@ -50,6 +50,8 @@ impl Rules {
             | Ask::Command { .. }
             | Ask::Get { .. }
             | Ask::Atomic { .. }
+            | Ask::Mark { .. }
+            | Ask::Await { .. }
             | Ask::WriteAll { .. } => check_memory(hosted, pe, ask),
             Ask::Arrive { group } => self.check_arrival(group),
             Ask::Phase { group } if !self.barriers.contains_key(&group) => Err(NO_BARRIER),
@@ -163,6 +165,9 @@ fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> 
             memory(FarAddress { pe, region: 0, offset: to }, len as usize, true)
         }
         Ask::Atomic { at, size, .. } => word(at, size.into()),
+        Ask::Mark { offset, .. } | Ask::Await { offset, .. } => {
+            word(FarAddress { pe, region: 0, offset }, 8)
+        }
         _ => Ok(()),
     }
 }

@@ -231,6 +231,8 @@ impl Team {
         let back = self.steps().turn_round();
         let bytes = self.piece(to.bytes);
         let pieces = to.bytes.div_ceil(bytes).max(1);
+        // Nothing here depends on the memory that others write, and a barrier follows.
+        let kept = self.pe().keep_writes();
         for done in 0..self.len() * pieces {
             let next = if back { self.len() * pieces - 1 - done } else { done };
             // Each member begins or ends with itself: so not all write to one member at once.
@@ -238,6 +240,7 @@ impl Team {
             let bytes = bytes.min(to.bytes - at);
             self.give(rank, part(rank).part(at, bytes), to.part(at, bytes))?;
         }
+        kept.go_along();
         self.pass_barrier()
     }
 

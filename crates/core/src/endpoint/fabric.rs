@@ -48,6 +48,7 @@
 //! * F7: *Errors.* A notification that is lost says nothing at this PE's next quiet. The pair has
 //!   failed then, and waits that depend on it end as [`unreachable`](Fabric::unreachable) says.
 
+pub use super::errand::{Step, Test};
 pub use super::network::{
     BarrierGroup, CopiedWrites, CopyGroup, DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams,
     HardwareBarrier, NetworkCollective, NetworkCollectives, WordOperator,

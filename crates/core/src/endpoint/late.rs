@@ -28,6 +28,10 @@ impl Late {
         Ok(late.take().map_or(Ok(()), Err)?)
     }
 
+    pub(super) fn is_there(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
+    }
+
     pub(super) fn keep(&self, error: Error) {
         let mut late = lock(&self.error);
         *late = Some(error);

@@ -9,6 +9,7 @@ pub(crate) mod control;
 pub(crate) mod copies;
 pub(crate) mod descriptor;
 pub mod ending;
+pub(crate) mod errand;
 pub mod fabric;
 mod late;
 pub(crate) mod layers;

@@ -12,6 +12,11 @@ pub(crate) trait Relay: Send + Sync {
     /// arrives.
     fn relay(&self) -> Option<Due>;
 
+    /// Whether there is nothing to pass on until this PE makes a call that begins something.
+    fn rests(&self) -> bool {
+        false
+    }
+
     /// Called when this PE leaves the job in order. True while other PEs need the relay: then the
     /// PE stays and relays.
     fn depart(&self) -> bool {

@@ -411,6 +411,11 @@ impl Pe {
         self.late.surface()
     }
 
+    /// Whether there is such an error.
+    pub(crate) fn has_late(&self) -> bool {
+        self.late.is_there()
+    }
+
     /// Keeps an error that cannot be returned for the next quiet.
     pub(crate) fn surface_later(&self, error: Error) {
         self.late.keep(error);

@@ -113,6 +113,14 @@ impl Pe {
         due
     }
 
+    /// Whether no relay has anything to do until this PE makes another call.
+    pub(crate) fn relays_rest(&self) -> bool {
+        !self.has_relays()
+            || try_lock(&self.progress.relays).is_some_and(|relays| {
+                relays.iter().filter_map(Weak::upgrade).all(|relay| relay.rests())
+            })
+    }
+
     /// The relays that are alive.
     pub(crate) fn live_relays(&self) -> Vec<Arc<dyn Relay>> {
         let relays = lock(&self.progress.relays);

@@ -1,6 +1,7 @@
 //! Virtual time: the clock of a PE on a simulated machine.
 
 use super::awaiting::Awaited;
+use super::errand::Step;
 use crate::base::error::Result;
 use std::time::Duration;
 
@@ -44,4 +45,33 @@ pub trait VirtualClock {
 
     /// Lets the time of a computation pass.
     fn compute(&self, time: Duration);
+
+    /// Whether [`run`](Self::run) makes steps.
+    fn makes_errands(&self) -> bool {
+        false
+    }
+
+    /// Has the machine make steps for this PE, an errand, and returns how many it has made: all, or
+    /// those before a wait in which the PE has to look by itself. Then its look there was in vain
+    /// just now. `None`: this machine makes none, and none was made.
+    ///
+    /// # Errors
+    /// When the machine has refused a step.
+    fn run(&self, _steps: &[Step], _what: Awaited) -> Option<Result<usize>> {
+        None
+    }
+
+    /// Has all errands end at their next look in vain, or no longer. Called from any thread, and
+    /// from signal handlers.
+    fn recall(&self, _recalled: bool) {}
+
+    /// From now on, or no longer, this thread's writes may be kept until the next call of another
+    /// kind, which takes them along. The machine then makes them one after the other, as if each
+    /// had waited for the one before: kept writes take the same time. But this PE goes on in its
+    /// program meanwhile, and its memory does not change. So the caller does not look at what other
+    /// PEs write until that call.
+    fn keep(&self, _kept: bool) {}
+
+    /// Makes the writes that are kept. Errors surface at the next quiet.
+    fn ask_kept(&self) {}
 }

@@ -4,6 +4,9 @@
 //! Nothing in an [`Ask`] points into the program's memory: blocks travel beside it.
 
 use crate::base::shm::AtomicOp;
+#[cfg(doc)]
+use crate::endpoint::errand::Step;
+use crate::endpoint::errand::Test;
 use crate::endpoint::fabric::{
     Awaited, Due, FarAddress, NetworkCollective, Signal, SignalOp, WordOperator,
 };
@@ -185,6 +188,22 @@ pub enum Ask {
         /// For how long.
         time: Duration,
     },
+    /// [`Step::Mark`], by processes: takes no time.
+    Mark {
+        /// Where in the PE's own segment.
+        offset: u64,
+        /// What.
+        value: u64,
+    },
+    /// [`Step::Await`], by processes.
+    Await {
+        /// Where in the PE's own segment.
+        offset: u64,
+        /// What the word must be.
+        test: Test,
+        /// The awaited event.
+        what: Awaited,
+    },
 }
 
 /// An atomic operation on a word.
@@ -248,6 +267,8 @@ mod kind {
     pub(super) const COMMAND: u8 = 24;
     pub(super) const JOIN_COPIES: u8 = 25;
     pub(super) const WRITE_ALL: u8 = 26;
+    pub(super) const MARK: u8 = 27;
+    pub(super) const AWAIT: u8 = 28;
 }
 
 const OPERATIONS: [AtomicOp; 5] =
@@ -260,6 +281,8 @@ const SIGNAL_ADD: u8 = 4;
 const DUE: u8 = 1;
 const VAIN: u8 = 2;
 const TO_ONE: u8 = 1;
+const BYTES: u8 = 1;
+const EQUAL: u8 = 2;
 
 const OPERATORS: [WordOperator; 5] =
     [WordOperator::Add, WordOperator::Min, WordOperator::Max, WordOperator::And, WordOperator::Or];
@@ -353,10 +376,24 @@ fn atomic_words(at: FarAddress, size: u8, what: Atomic) -> [u64; WORDS] {
 }
 
 fn park_words(due: Option<Due>, what: Awaited) -> [u64; WORDS] {
-    let number = Awaited::ALL.iter().position(|&other| other == what);
     let flags = due.map_or(0, |due| DUE | if due.vain { VAIN } else { 0 });
-    let front = front(kind::PARK, 0, number.expect("all are in the list") as u8, flags);
+    let front = front(kind::PARK, 0, number_of(what), flags);
     timed(front, due.map_or(Duration::ZERO, |due| due.at))
+}
+
+fn number_of(what: Awaited) -> u8 {
+    let number = Awaited::ALL.iter().position(|&other| other == what);
+    number.expect("all are in the list") as u8
+}
+
+fn await_words(offset: u64, test: Test, what: Awaited) -> [u64; WORDS] {
+    let (flags, phase, mask) = match test {
+        Test::AtLeast(least) => (0, least, 0),
+        Test::Equal(value) => (EQUAL, value, 0),
+        Test::Bytes { mask, phase } => (BYTES, phase, mask),
+    };
+    let at = FarAddress { offset, ..NOWHERE };
+    words(front(kind::AWAIT, 0, number_of(what), flags), at, [phase, mask])
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -441,6 +478,10 @@ impl Ask {
             Ask::Look => alone(kind::LOOK),
             Ask::Park { due, what } => park_words(due, what),
             Ask::Compute { time } => timed(plain(kind::COMPUTE), time),
+            Ask::Mark { offset, value } => {
+                words(plain(kind::MARK), FarAddress { offset, ..NOWHERE }, [value])
+            }
+            Ask::Await { offset, test, what } => await_words(offset, test, what),
         }
     }
 
@@ -514,6 +555,17 @@ impl Ask {
                 what: *Awaited::ALL.get(usize::from(what))?,
             },
             kind::COMPUTE => Ask::Compute { time: Duration::from_nanos(words[1]) },
+            kind::MARK => Ask::Mark { offset: at.offset, value: words[3] },
+            kind::AWAIT => Ask::Await {
+                offset: at.offset,
+                test: match flags {
+                    0 => Test::AtLeast(words[3]),
+                    EQUAL => Test::Equal(words[3]),
+                    BYTES => Test::Bytes { phase: words[3], mask: words[4] },
+                    _ => return None,
+                },
+                what: *Awaited::ALL.get(usize::from(what))?,
+            },
             _ => return None,
         })
     }
@@ -527,7 +579,7 @@ mod tests {
     proptest! {
         /// Words that can be read give a question that is written and read alike.
         #[test]
-        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..28) {
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..30) {
             let mut words = [0; WORDS];
             words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
             words[1..].copy_from_slice(&rest);
@@ -585,6 +637,14 @@ mod tests {
             },
             Ask::Park { due: Some(Due { at: Duration::ZERO, vain: true }), what: Awaited::Word },
             Ask::Compute { time: Duration::from_secs(1) },
+            Ask::Mark { offset: 1 << 40, value: 3 },
+            Ask::Await { offset: 8, test: Test::AtLeast(9), what: Awaited::Barrier },
+            Ask::Await { offset: 8, test: Test::Equal(9), what: Awaited::Step },
+            Ask::Await {
+                offset: 8,
+                test: Test::Bytes { mask: 0xFF00, phase: 7 },
+                what: Awaited::Step,
+            },
         ];
         for ask in asks {
             assert_eq!(Ask::from_words(ask.to_words()), Some(ask));

@@ -5,12 +5,14 @@ use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::base::shm::AtomicOp;
 use crate::base::shows;
+use crate::endpoint::errand::Step;
 use crate::endpoint::fabric::{
     Awaited, BarrierGroup, CopiedWrites, CopyGroup, DatagramGroup, Datagrams, Due, Fabric,
     FarAddress, HardwareBarrier, NetworkCollective, NetworkCollectives, Signal, SignalOp,
     VirtualClock,
 };
 use rustix::fd::BorrowedFd;
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -37,6 +39,37 @@ pub trait Port: Send + Sync {
     /// and writable for those that it [takes](Ask::takes).
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64>;
 
+    /// Whether it takes several questions at once.
+    fn takes_lists(&self) -> bool {
+        false
+    }
+
+    /// Asks questions without blocks, one after the other. Returns how many were answered: fewer,
+    /// where the PE has to look by itself in the wait that follows them. `None`: this way takes one
+    /// question at a time.
+    fn run(&self, _asks: &[Ask]) -> Option<Result<usize>> {
+        None
+    }
+
+    /// Ends what [`run`](Self::run) asks at its next look in vain, or no longer.
+    fn recall(&self, _recalled: bool) {}
+
+    /// Keeps a question until the next call, if there is room.
+    ///
+    /// # Safety
+    /// `block` is readable for the bytes that the question [gives](Ask::gives).
+    unsafe fn keep(&self, _ask: Ask, _block: *const u8) -> bool {
+        false
+    }
+
+    /// Asks what is kept.
+    ///
+    /// # Errors
+    /// The first refusal.
+    fn ask_kept(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// As [`Fabric::map_region`].
     ///
     /// # Errors
@@ -55,6 +88,11 @@ pub trait Port: Send + Sync {
 
     /// As [`Fabric::unmap_region`].
     fn unmap_region(&self, pe: u32, region: u32);
+}
+
+thread_local! {
+    /// Whether this thread's writes are kept.
+    static KEEPS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A refusal of the machine, as an error.
@@ -156,8 +194,14 @@ impl<P: Port> HostedFabric<P> {
                 reuse,
                 signal: signal.filter(|_| end),
             };
+            // A refusal is possible in a region, and then the caller is to hear of it.
+            let keeps = KEEPS.get() && to.region == 0;
+            let part_of_src = src.wrapping_add(done).cast_mut();
             // SAFETY: the caller promises the source, of which this is a part; a put only reads it.
-            unsafe { self.port.call(put, src.wrapping_add(done).cast_mut()) }?;
+            if !(keeps && unsafe { self.port.keep(put, part_of_src) }) {
+                // SAFETY: as above.
+                unsafe { self.port.call(put, part_of_src) }?;
+            }
             done += part;
             if end {
                 return Ok(());
@@ -420,6 +464,38 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
     fn compute(&self, time: Duration) {
         // As in `look`.
         let _ = self.ask(Ask::Compute { time });
+    }
+
+    fn makes_errands(&self) -> bool {
+        self.port.takes_lists()
+    }
+
+    fn run(&self, steps: &[Step], what: Awaited) -> Option<Result<usize>> {
+        if lock(&self.late).is_some() {
+            return None; // A quiet by itself reports it.
+        }
+        let ask = |&step: &Step| match step {
+            Step::Quiet => Ask::Quiet,
+            Step::Look => Ask::Look,
+            Step::Notify { to, size, bits } => Ask::Store { to, size, bits },
+            Step::Mark { offset, value } => Ask::Mark { offset, value },
+            Step::Await { offset, test } => Ask::Await { offset, test, what },
+        };
+        self.port.run(&steps.iter().map(ask).collect::<Vec<_>>())
+    }
+
+    fn recall(&self, recalled: bool) {
+        self.port.recall(recalled);
+    }
+
+    fn keep(&self, kept: bool) {
+        KEEPS.set(kept);
+    }
+
+    fn ask_kept(&self) {
+        if let Err(error) = self.port.ask_kept() {
+            *lock(&self.late) = Some(error);
+        }
     }
 }
 

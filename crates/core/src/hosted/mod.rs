@@ -24,11 +24,12 @@ mod threads;
 pub(crate) mod turn;
 
 pub use crate::base::settings::ENV_MACHINE_FD as ENV_FD;
+pub use crate::endpoint::errand::Test;
 pub use crate::endpoint::fabric::Signal;
 pub use ask::{Ask, Atomic};
 pub use attached::join;
 pub use fabric::{HostedFabric, MOST_BYTES, Offers, Port, refused};
-pub use passage::Passages;
+pub use passage::{Asked, Passages};
 pub use turn::Came;
 
 use crate::base::error::{Cause, Error, Result};
@@ -262,6 +263,14 @@ impl Hosted {
             }
         }
         true
+    }
+
+    /// Loads an aligned word of 8 bytes from a PE's memory for PE `by`; `None` where that may not
+    /// read.
+    pub fn load(&self, by: u32, from: FarAddress) -> Option<u64> {
+        let place = self.place(by, from, 8, false).filter(|place| place.at.addr() % 8 == 0)?;
+        // SAFETY: as in `write`, and aligned.
+        Some(unsafe { shm::load(place.at.cast()) })
     }
 
     /// Reads bytes from a PE's memory for PE `by`; `None` where that may not read.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 0            Header              written before any process starts
-//! 4096         Passage of PE 0     one page of words, then room for a block of up to 1 GiB; pages exist when touched
+//! 4096         Passage of PE 0     words, then room for blocks of up to 1 GiB; pages exist when touched
 //! ...          Passage of PE k
 //! ```
 //!
@@ -12,9 +12,18 @@
 //! touch a passage, and when. The machine trusts nothing that a process writes: it copies the words
 //! once, and checks them by [`Ask::from_words`].
 //!
-//! Answer and question share the room for a block. In its turn, a process first reads the answer's
-//! block, then overwrites it with that of its next question. So when the machine gets the turn, the
-//! room holds a question that is not read yet. The machine gives pages back after it has read that.
+//! A process passes its turn with a list of questions, of which the last alone may take a block.
+//! The machine answers them one after the other, as if each had come when the one before was
+//! answered, and passes the turn back after the last; or after one that it refuses, or a wait at
+//! which the PE has to look by itself. The answer says how many questions before that have been
+//! answered.
+//!
+//! Answer and questions share the room for blocks. In its turn, a process first reads the answer's
+//! block, then overwrites it with those of its next questions. So when the machine gets the turn,
+//! the room holds questions that are not read yet. The machine gives pages back after it has read
+//! the last.
+//!
+//! One word has no turn: a process writes there that it [recalls](Recall) its questions.
 
 use super::ask::{Ask, WORDS};
 use super::fabric::MOST_BYTES;
@@ -32,7 +41,7 @@ use std::time::Duration;
 const MAGIC: u64 = u64::from_le_bytes(*b"mnmachin");
 /// Raised with every change to this file, or to the words of questions, that another version could
 /// misread.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 #[repr(C)]
 struct Header {
@@ -76,22 +85,45 @@ pub(super) fn peek(fd: &OwnedFd) -> Option<Run> {
     }
 }
 
-/// The first page of a passage. Each cache line is written by one side, in its turn.
+/// The words of a passage. Each cache line is written by one side, in its turn.
 #[repr(C, align(64))]
 struct Words {
     turn: u32,
     _pad: [u32; 15],
-    ask: [u64; WORDS],
-    /// Nanoseconds that the process has computed since the last reply.
-    spent: u64,
+    /// Number of questions.
+    count: u64,
     _pad2: [u64; 7],
+    /// Not 0: the process recalls its questions.
+    recalled: u64,
+    _pad3: [u64; 7],
     reply: [u64; REPLY_WORDS],
+    _pad4: [u64; 3],
+    questions: [Question; MOST_ASKS],
 }
 
-/// A reply: whether it is a refusal, the time in nanoseconds, a number, and the bytes of the block.
-const REPLY_WORDS: usize = 4;
-// In bytes: offset of the block in a passage, distance of passages, offset of the first passage.
-const BLOCK: u64 = 4096;
+/// A question in a list.
+#[repr(C)]
+struct Question {
+    ask: [u64; WORDS],
+    /// Nanoseconds that the process has computed since the question before, or since the last
+    /// reply.
+    spent: u64,
+    /// Where its block begins, in the room for blocks.
+    block: u64,
+}
+
+/// Most questions of a list.
+pub(super) const MOST_ASKS: usize = 200;
+/// Blocks begin at multiples of this.
+const ALIGNMENT: usize = 64;
+/// Most bytes of blocks that a process keeps for a list.
+const MOST_KEPT_BYTES: usize = 1 << 20;
+
+/// A reply: whether it is a refusal, the time in nanoseconds, a number, the bytes of the block, and
+/// how many questions were answered.
+const REPLY_WORDS: usize = 5;
+// In bytes: offset of the blocks in a passage, distance of passages, offset of the first passage.
+const BLOCK: u64 = 5 * 4096;
 const STRIDE: u64 = BLOCK + MOST_BYTES as u64;
 const FIRST: u64 = 4096;
 /// Pages of blocks from this length on are given back after use.
@@ -99,6 +131,11 @@ const KEPT_BYTES: usize = 4 << 20;
 
 const _: () =
     assert!(size_of::<Header>() <= FIRST as usize && size_of::<Words>() <= BLOCK as usize);
+
+/// Offset of a word of a question.
+fn of_question(number: usize, field: usize) -> usize {
+    offset_of!(Words, questions) + number * size_of::<Question>() + field
+}
 
 /// One PE's passage, mapped.
 #[derive(Clone, Copy)]
@@ -148,8 +185,9 @@ impl Passage {
             .for_each(|(word, value)| self.store(offset + 8 * word, value));
     }
 
-    fn block(self) -> *mut u8 {
-        self.base.wrapping_add(BLOCK as usize)
+    /// The room for blocks, from a byte on.
+    fn block(self, at: usize) -> *mut u8 {
+        self.base.wrapping_add(BLOCK as usize + at)
     }
 }
 
@@ -223,38 +261,59 @@ impl Passages {
         self.passage(pe).turn.wake();
     }
 
-    /// The question of PE `pe`, and the time that it has computed before; `None` for words that are
-    /// no question. Called in the machine's turn.
-    pub fn ask(&self, pe: usize) -> Option<(Ask, Duration)> {
-        let passage = self.passage(pe);
-        let ask = Ask::from_words(passage.load_all(offset_of!(Words, ask)))?;
-        Some((ask, Duration::from_nanos(passage.load(offset_of!(Words, spent)))))
+    /// How many questions PE `pe` asks; `None` for a number that can be none. Called in the
+    /// machine's turn.
+    pub fn count(&self, pe: usize) -> Option<usize> {
+        let count = self.passage(pe).load(offset_of!(Words, count)) as usize;
+        (1..=MOST_ASKS).contains(&count).then_some(count)
     }
 
-    /// The block of `len` bytes that goes with the question; `None` where a passage has no room for
-    /// so many. Called in the machine's turn.
-    pub fn block(&self, pe: usize, len: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; Some(len).filter(|&len| len <= MOST_BYTES)?];
+    /// A question of PE `pe`; `None` for words that are none. Called in the machine's turn, with a
+    /// number below [`count`](Self::count).
+    pub fn ask(&self, pe: usize, number: usize) -> Option<Asked> {
+        assert!(number < MOST_ASKS, "a list has no question {number}");
+        let passage = self.passage(pe);
+        let load = |field| passage.load(of_question(number, field));
+        let words = passage.load_all(of_question(number, offset_of!(Question, ask)));
+        Some(Asked {
+            ask: Ask::from_words(words)?,
+            spent: Duration::from_nanos(load(offset_of!(Question, spent))),
+            block: load(offset_of!(Question, block)) as usize,
+        })
+    }
+
+    /// The block of `len` bytes that begins at `at`; `None` where a passage has no room for it.
+    /// Called in the machine's turn.
+    pub fn block(&self, pe: usize, at: usize, len: usize) -> Option<Vec<u8>> {
+        let end = at.checked_add(len)?;
+        let mut bytes = vec![0; Some(len).filter(|_| end <= MOST_BYTES)?];
         // SAFETY: a passage has room for `MOST_BYTES` bytes, and the vector has `len`.
-        unsafe { shm::copy(bytes.as_mut_ptr(), self.passage(pe).block(), len) };
+        unsafe { shm::copy(bytes.as_mut_ptr(), self.passage(pe).block(at), len) };
         Some(bytes)
     }
 
-    /// Gives pages back after a long block: `len` is the longer of the last answer and the
-    /// question. Called in the machine's turn, after the question's [`block`](Self::block) was
-    /// read.
+    /// Whether PE `pe` recalls its questions. Called at any time.
+    pub fn is_recalled(&self, pe: usize) -> bool {
+        self.passage(pe).load(offset_of!(Words, recalled)) != 0
+    }
+
+    /// Gives pages back after long blocks: `len` is the longer of the last answer and all blocks of
+    /// the questions. Called in the machine's turn, after the last question's
+    /// [`block`](Self::block) was read.
     pub fn give_back(&self, pe: usize, len: usize) {
         if (KEPT_BYTES..=MOST_BYTES).contains(&len) {
             self.mapping.release(FIRST + pe as u64 * STRIDE + BLOCK, len as u64);
         }
     }
 
-    /// Answers PE `pe`, whose time is `now`: with a number and bytes, or with a refusal in words.
-    /// Ends the machine's turn; false when the machine does not have the turn.
+    /// Answers PE `pe`, whose time is `now`, after `made` of its questions: with a number and
+    /// bytes, or with a refusal in words. Ends the machine's turn; false when the machine does not
+    /// have the turn.
     pub fn answer(
         &self,
         pe: usize,
         now: Duration,
+        made: usize,
         answer: std::result::Result<(u64, &[u8]), &str>,
     ) -> bool {
         let passage = self.passage(pe);
@@ -264,10 +323,10 @@ impl Passages {
         };
         assert!(bytes.len() <= MOST_BYTES, "an answer fits into a passage");
         // SAFETY: a passage has room for `MOST_BYTES` bytes.
-        unsafe { shm::copy(passage.block(), bytes.as_ptr(), bytes.len()) };
+        unsafe { shm::copy(passage.block(0), bytes.as_ptr(), bytes.len()) };
         passage.store_all(
             offset_of!(Words, reply),
-            [refused, now.as_nanos() as u64, value, bytes.len() as u64],
+            [refused, now.as_nanos() as u64, value, bytes.len() as u64, made as u64],
         );
         passage.turn.pass(Side::Machine)
     }
@@ -279,16 +338,49 @@ impl Passages {
     }
 }
 
+/// A question, as a process has written it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The question.
+    pub ask: Ask,
+    /// Time that the process has computed before it.
+    pub spent: Duration,
+    /// Where its block begins.
+    pub block: usize,
+}
+
 /// A process's side: its own passage.
 pub(super) struct Own {
     passage: Passage,
     /// The mapping that `passage` lies in.
     _mapping: Mapping,
+    kept: Kept,
+}
+
+/// The questions that are to be asked.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    count: usize,
+    bytes: usize,
+    spent: Duration,
+}
+
+/// By which a process recalls its questions, at any time.
+#[derive(Clone, Copy)]
+pub(super) struct Recall(Passage);
+
+impl Recall {
+    /// Recalls them, or no longer.
+    pub(super) fn set(self, recalled: bool) {
+        self.0.store(offset_of!(Words, recalled), recalled.into());
+    }
 }
 
 /// A reply without its block.
 pub(super) struct Reply {
     pub(super) now: Duration,
+    /// How many of the last questions were answered; not those that were kept before them.
+    pub(super) made: usize,
     pub(super) answer: std::result::Result<u64, String>,
 }
 
@@ -307,23 +399,62 @@ impl Own {
         mapping.keep_from_children();
         // SAFETY: the mapping holds a whole passage, and lives as long as this value.
         let passage = unsafe { Passage::at(mapping.at(0)) };
-        let own = Own { passage, _mapping: mapping };
+        let own = Own { passage, _mapping: mapping, kept: Kept::default() };
         Ok((own, run))
     }
 
-    /// Asks, and waits for the answer.
+    /// The value lives as long as the process: see [`process`](super::process).
+    pub(super) fn recall(&self) -> Recall {
+        Recall(self.passage)
+    }
+
+    /// Whether questions are kept.
+    pub(super) fn keeps(&self) -> bool {
+        self.kept.count > 0
+    }
+
+    /// Whether there is room for so many questions without blocks.
+    pub(super) fn has_room_for(&self, asks: usize) -> bool {
+        self.kept.count + asks <= MOST_ASKS
+    }
+
+    /// Whether there is room to keep a question, and one to ask after it.
+    pub(super) fn has_room(&self, ask: Ask) -> bool {
+        self.kept.count + 1 < MOST_ASKS && self.kept.bytes + ask.gives() <= MOST_KEPT_BYTES
+    }
+
+    /// Adds a question to the list. `computed` is the time that the process has computed since the
+    /// last reply.
     ///
     /// # Safety
-    /// As for [`Port::call`](super::fabric::Port::call).
-    pub(super) unsafe fn call(&self, ask: Ask, spent: Duration, block: *mut u8) -> Option<Reply> {
-        let passage = self.passage;
+    /// `block` is readable for the bytes that the question [gives](Ask::gives).
+    pub(super) unsafe fn keep(&mut self, ask: Ask, computed: Duration, block: *const u8) {
+        let (passage, Kept { count, bytes, spent }) = (self.passage, self.kept);
+        assert!(count < MOST_ASKS && bytes + ask.gives() <= MOST_BYTES, "there is room");
         if ask.gives() > 0 {
-            debug_assert!(ask.gives() <= MOST_BYTES);
             // SAFETY: the caller promises the source; a passage has room for `MOST_BYTES` bytes.
-            unsafe { shm::copy(passage.block(), block, ask.gives()) };
+            unsafe { shm::copy(passage.block(bytes), block, ask.gives()) };
         }
-        passage.store_all(offset_of!(Words, ask), ask.to_words());
-        passage.store(offset_of!(Words, spent), spent.as_nanos() as u64);
+        let store = |field, value| passage.store(of_question(count, field), value);
+        passage.store_all(of_question(count, offset_of!(Question, ask)), ask.to_words());
+        store(offset_of!(Question, spent), computed.saturating_sub(spent).as_nanos() as u64);
+        store(offset_of!(Question, block), bytes as u64);
+        self.kept = Kept {
+            count: count + 1,
+            bytes: (bytes + ask.gives()).next_multiple_of(ALIGNMENT),
+            spent: computed,
+        };
+    }
+
+    /// Asks the questions of the list, and waits for the answer to the last, which is `ask`. The
+    /// last `asked` of them are those that the caller wants to know about. Nothing, where this
+    /// process counts as ended.
+    ///
+    /// # Safety
+    /// `block` is writable for the bytes that the question [takes](Ask::takes).
+    pub(super) unsafe fn call(&mut self, ask: Ask, asked: usize, block: *mut u8) -> Option<Reply> {
+        let (passage, count) = (self.passage, std::mem::take(&mut self.kept).count);
+        passage.store(offset_of!(Words, count), count as u64);
         if !passage.turn.pass(Side::Pe) {
             return None;
         }
@@ -334,12 +465,13 @@ impl Own {
                 Came::Late => {}
             }
         }
-        let [refused, now, value, len] = passage.load_all::<REPLY_WORDS>(offset_of!(Words, reply));
-        let len = (len as usize).min(MOST_BYTES);
+        let [refused, now, value, len, made] =
+            passage.load_all::<REPLY_WORDS>(offset_of!(Words, reply));
+        let (len, made) = ((len as usize).min(MOST_BYTES), (made as usize).min(count));
         let answer = if refused != 0 {
             let mut words = vec![0; len];
             // SAFETY: a passage has room for `MOST_BYTES` bytes, and the vector has `len`.
-            unsafe { shm::copy(words.as_mut_ptr(), passage.block(), len) };
+            unsafe { shm::copy(words.as_mut_ptr(), passage.block(0), len) };
             Err(String::from_utf8_lossy(&words).into_owned())
         } else {
             if ask.takes() > 0 {
@@ -350,11 +482,11 @@ impl Own {
                 };
                 assert!(all, "{ask:?} is answered with {len} bytes");
                 // SAFETY: the caller promises the destination for at least so many bytes.
-                unsafe { shm::copy(block, passage.block(), len) };
+                unsafe { shm::copy(block, passage.block(0), len) };
             }
             Ok(value)
         };
         let now = Duration::from_nanos(now);
-        Some(Reply { now, answer })
+        Some(Reply { now, made: made.saturating_sub(count - asked), answer })
     }
 }

@@ -3,13 +3,13 @@
 use super::ask::Ask;
 use super::clock;
 use super::fabric::{Port, refused};
-use super::passage::Own;
+use super::passage::{MOST_ASKS, Own, Recall, Reply};
 use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::endpoint::ending::NOT_THE_PE;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// This process's way to the machine, once it has joined.
@@ -31,12 +31,55 @@ pub(super) struct Process {
     me: u32,
     id: u32,
     own: Mutex<Own>,
+    recall: Recall,
 }
 
 impl Process {
     /// This process, as PE `me`, by its passage.
     pub(super) fn new(me: u32, own: Own) -> Arc<Process> {
-        Arc::new(Process { me, id: std::process::id(), own: Mutex::new(own) })
+        let recall = own.recall();
+        Arc::new(Process { me, id: std::process::id(), own: Mutex::new(own), recall })
+    }
+
+    /// The list of questions.
+    fn own(&self) -> Result<MutexGuard<'_, Own>> {
+        match self.id == std::process::id() {
+            true => Ok(lock(&self.own)),
+            // A forked process must not use its parent's turn.
+            false => Err(Error::Misuse(NOT_THE_PE)),
+        }
+    }
+
+    /// Asks `asks` after what is kept. Gives how many of `asks` were answered, and the answer to
+    /// the last.
+    ///
+    /// # Safety
+    /// As for [`Port::call`], of each question.
+    unsafe fn ask(own: &mut Own, asks: &[Ask], block: *mut u8) -> Result<(usize, u64)> {
+        let Some(&last) = asks.last() else { return Ok((0, 0)) };
+        // SAFETY: the caller promises the block, for each question.
+        asks.iter().for_each(|&ask| unsafe { own.keep(ask, clock::computed(), block) });
+        // SAFETY: as above.
+        let reply = unsafe { own.call(last, asks.len(), block) };
+        Self::resumed(reply)
+    }
+
+    /// Asks what is kept.
+    fn ask_kept(own: &mut Own) -> Result<()> {
+        if !own.keeps() {
+            return Ok(());
+        }
+        // SAFETY: a question that is kept takes no block.
+        let reply = unsafe { own.call(Ask::Fence, 0, null_mut()) };
+        Self::resumed(reply).map(drop)
+    }
+
+    /// The process goes on with a reply.
+    fn resumed(reply: Option<Reply>) -> Result<(usize, u64)> {
+        let reply =
+            reply.ok_or_else(|| refused("the launcher takes this process for ended".into()))?;
+        clock::resumed(reply.now);
+        Ok((reply.made, reply.answer.map_err(refused)?))
     }
 
     /// From now on [`sleep`] goes by this way.
@@ -55,17 +98,50 @@ impl Port for Arc<Process> {
     }
 
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
-        if self.id != std::process::id() {
-            // A forked process must not use its parent's turn.
-            return Err(Error::Misuse(NOT_THE_PE));
+        let mut own = self.own()?;
+        if !own.has_room(ask) {
+            Process::ask_kept(&mut own)?;
         }
-        let own = lock(&self.own);
         // SAFETY: the caller promises the block.
-        let reply = unsafe { own.call(ask, clock::computed(), block) };
-        let reply =
-            reply.ok_or_else(|| refused("the launcher takes this process for ended".into()))?;
-        clock::resumed(reply.now);
-        reply.answer.map_err(refused)
+        unsafe { Process::ask(&mut own, &[ask], block) }.map(|(_, value)| value)
+    }
+
+    fn takes_lists(&self) -> bool {
+        true
+    }
+
+    fn run(&self, asks: &[Ask]) -> Option<Result<usize>> {
+        let run = || {
+            let mut own = self.own()?;
+            if !own.has_room_for(asks.len()) {
+                Process::ask_kept(&mut own)?;
+            }
+            // SAFETY: the questions have no blocks.
+            let (made, _) = unsafe { Process::ask(&mut own, asks, null_mut()) }?;
+            Ok(made)
+        };
+        (asks.len() <= MOST_ASKS).then(run)
+    }
+
+    fn recall(&self, recalled: bool) {
+        // A forked process has no passage.
+        if self.id == std::process::id() {
+            self.recall.set(recalled);
+        }
+    }
+
+    unsafe fn keep(&self, ask: Ask, block: *const u8) -> bool {
+        let Ok(mut own) = self.own() else { return false };
+        let has_room = own.has_room(ask);
+        if has_room {
+            // SAFETY: the caller promises the block.
+            unsafe { own.keep(ask, clock::computed(), block) };
+        }
+        has_room
+    }
+
+    fn ask_kept(&self) -> Result<()> {
+        Process::ask_kept(&mut *self.own()?)
     }
 
     unsafe fn map_region(

@@ -69,9 +69,9 @@ use crate::base::layout::{
 };
 use crate::base::shm;
 use crate::endpoint::copies::Copies;
-use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
+use crate::endpoint::{ending, errand};
 use crate::sync::barrier::rank_of;
 use crate::wait::{self, Awaiting, Terms};
 use std::mem::offset_of;
@@ -180,6 +180,8 @@ impl Team {
             return self.tell_copied(step, copies);
         }
         let others = || ranks.clone().filter(|&rank| rank != me);
+        // Nothing here depends on the memory that others write.
+        let kept = pe.keep_writes();
         for rank in others() {
             let (place, line) = (what(rank), pe.route(self.members()[rank], offset));
             debug_assert!(place.bytes <= LINE);
@@ -195,6 +197,7 @@ impl Team {
                 )?
             };
         }
+        drop(kept);
         if pe.has_near_peers() {
             pe.wake_all(others().map(|rank| self.members()[rank]));
         }
@@ -245,9 +248,12 @@ impl Team {
         }
         let (me, first) = (self.rank(), self.rank() + 1);
         let order = (0..ranks.len()).map(|next| ranks.start + (first + next) % ranks.len());
+        // As in `notify`.
+        let kept = self.pe().keep_writes();
         for rank in order.filter(|&rank| rank != me) {
             self.put_and_notify(step, rank, to(rank), what(rank))?;
         }
+        drop(kept);
         match self.steps().lines || step.meeting {
             true => Ok(()),
             false => self.pass_barrier(),
@@ -426,13 +432,23 @@ impl Team {
             let rank = rank_of(self.members(), pe).filter(|rank| ranks.contains(rank));
             rank.is_none_or(|rank| self.has_come(step, rank))
         };
+        let words = || {
+            let others = ranks.clone().filter(|&rank| rank != self.rank());
+            others.map(|rank| self.step_of_line(step, rank)).collect()
+        };
         let mut next = ranks.start;
-        self.wait_in_step(&done, || {
+        self.wait_for_words(&done, words, || {
             while next < ranks.end && self.has_come(step, next) {
                 next += 1;
             }
             (next == ranks.end).then_some(())
         })
+    }
+
+    /// The wait for the message of a line as a step of an errand.
+    fn step_of_line(&self, step: Step, line: usize) -> errand::Step {
+        let offset = self.line_at(step, line) + offset_of!(StepLine, number) as u64;
+        errand::Step::Await { offset, test: errand::Test::Equal(step.number) }
     }
 
     /// Waits in a step until `look` gives something. PEs that are `done` may leave the job: nothing
@@ -446,6 +462,27 @@ impl Team {
         done: &dyn Fn(usize) -> bool,
         look: impl FnMut() -> Option<R>,
     ) -> Quick<R> {
+        self.wait_by(done, |terms| wait::until(self.pe(), terms, look))
+    }
+
+    /// [`wait_in_step`](Self::wait_in_step) for a look that gives something once words pass tests,
+    /// one after the other.
+    #[inline]
+    fn wait_for_words<R>(
+        &self,
+        done: &dyn Fn(usize) -> bool,
+        words: impl FnOnce() -> Vec<errand::Step>,
+        look: impl FnMut() -> Option<R>,
+    ) -> Quick<R> {
+        self.wait_by(done, |terms| wait::errand::until_passed(self.pe(), terms, words, look))
+    }
+
+    #[inline]
+    fn wait_by<R>(
+        &self,
+        done: &dyn Fn(usize) -> bool,
+        wait: impl FnOnce(Terms<'_>) -> Quick<R>,
+    ) -> Quick<R> {
         let (members, meeting) = (self.members(), self.meeting());
         let terms = Terms::forever(Awaiting::Step { members, done, meeting });
         let waiting = &self.steps().waiting;
@@ -457,7 +494,7 @@ impl Team {
             ).into());
         }
         waiting.store(true, Ordering::Relaxed);
-        let waited = wait::until(self.pe(), terms, look);
+        let waited = wait(terms);
         waiting.store(false, Ordering::Relaxed);
         if let Err(error) = &waited {
             self.split_barrier().keep_slot();

@@ -70,6 +70,9 @@ impl Attention {
     /// dismissed: waits that begin meanwhile run the hook, too.
     pub fn call(&self) {
         self.0.progress.attention.store(true, Ordering::SeqCst); // C1
+        if let Some(clock) = self.0.clock() {
+            clock.recall(true);
+        }
         self.0.ring(self.0.me()); // C2
     }
 

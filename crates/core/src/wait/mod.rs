@@ -25,6 +25,7 @@
 pub(crate) mod answer;
 mod attention;
 pub(crate) mod complete;
+pub(crate) mod errand;
 mod interference;
 pub(crate) mod limit;
 mod paced;

@@ -11,7 +11,10 @@ use crate::endpoint::pe::Pe;
 pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
     let clock = pe.clock().expect("only a fabric with a clock simulates");
     let deadline = terms.patience.deadline(pe);
-    clock.look();
+    // Where an errand has begun the wait, its last look was just now.
+    if terms.since == 0 {
+        clock.look();
+    }
     let since = clock.now();
     loop {
         // Before the look: what relays take in may be what this wait is for, and nothing else would

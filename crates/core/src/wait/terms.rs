@@ -51,6 +51,12 @@ impl<'a> Terms<'a> {
         Terms { awaiting, patience, since: 0 }
     }
 
+    /// The rest of a wait of a simulated PE, which has just looked in vain.
+    #[cold]
+    pub(crate) fn go_on(self, pe: &Pe) -> Self {
+        Terms { since: crate::wait::nanos(pe).max(1), ..self }
+    }
+
     /// The error with which the wait must end, if what it waits for has not happened.
     pub(crate) fn departed(&self, pe: &Pe) -> Option<Error> {
         if let Some(error) = ending::refusal(pe) {

@@ -84,6 +84,9 @@ const FIRST: usize = 16;
 const INDEX_BITS: u32 = 20;
 
 /// A table of up to `N` objects that handles stand for.
+///
+/// An empty table is all zeros. A static one with any other byte would lie in the file of each
+/// program, whole, and each PE would copy it with the program's static data when it starts.
 pub struct Table<T, const N: usize> {
     places: [Place<T>; N],
     free: std::sync::Mutex<Free>,
@@ -92,12 +95,14 @@ pub struct Table<T, const N: usize> {
 struct Place<T> {
     /// The handle of the object in this place; 0: the place is free.
     handle: AtomicUsize,
+    /// The object. In a free place that was in use before, no address, but the next such place, as
+    /// in [`Free`].
     thing: AtomicPtr<T>,
 }
 
 struct Free {
-    /// Free places that were in use before.
-    returned: Vec<usize>,
+    /// One more than the free place that was in use last; 0: there is none.
+    returned: usize,
     /// The first place that was never in use.
     fresh: usize,
     uses: usize,
@@ -110,7 +115,7 @@ impl<T, const N: usize> Table<T, N> {
             places: [const {
                 Place { handle: AtomicUsize::new(0), thing: AtomicPtr::new(std::ptr::null_mut()) }
             }; N],
-            free: std::sync::Mutex::new(Free { returned: Vec::new(), fresh: 0, uses: 0 }),
+            free: std::sync::Mutex::new(Free { returned: 0, fresh: 0, uses: 0 }),
         }
     }
 
@@ -137,8 +142,11 @@ impl<T, const N: usize> Table<T, N> {
     /// Stores an object and gives its handle, unless the table is full.
     pub fn insert(&self, thing: T) -> Option<usize> {
         let mut free = lock(&self.free);
-        let index = match free.returned.pop() {
-            Some(index) => index,
+        let index = match free.returned.checked_sub(1) {
+            Some(index) => {
+                free.returned = self.places[index].thing.load(Ordering::Relaxed).addr();
+                index
+            }
             None if free.fresh < N => {
                 free.fresh += 1;
                 free.fresh - 1
@@ -161,10 +169,12 @@ impl<T, const N: usize> Table<T, N> {
         let mut free = lock(&self.free);
         let place = self.place(handle)?;
         place.handle.store(0, Ordering::Release);
-        free.returned.push((handle & ((1 << INDEX_BITS) - 1)) - FIRST);
+        let next = std::ptr::without_provenance_mut(free.returned);
+        let thing = place.thing.swap(next, Ordering::AcqRel);
+        free.returned = (handle & ((1 << INDEX_BITS) - 1)) - FIRST + 1;
         // SAFETY: `insert` made the pointer from a box. Only the call that clears the handle, under
         // the lock, takes the box back.
-        Some(*unsafe { Box::from_raw(place.thing.load(Ordering::Acquire)) })
+        Some(*unsafe { Box::from_raw(thing) })
     }
 
     /// Removes all objects.
@@ -190,6 +200,23 @@ impl<T, const N: usize> Table<T, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What lies in the file of a program is mapped from it.
+    #[test]
+    fn an_empty_table_takes_no_place_in_a_program() {
+        static TABLE: Table<String, 65536> = Table::new();
+        assert!(TABLE.handles().is_empty());
+        let middle = (&raw const TABLE.places[32768]).addr();
+        let program = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let number = |text: &str| usize::from_str_radix(text, 16).unwrap();
+        let is_there = |line: &&str| {
+            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            (number(start)..number(end)).contains(&middle)
+        };
+        let line = maps.lines().find(is_there).unwrap();
+        assert!(!line.ends_with(&program), "{line}");
+    }
 
     #[test]
     fn handles_that_were_given_back_stand_for_nothing() {

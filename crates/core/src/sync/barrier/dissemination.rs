@@ -4,6 +4,7 @@
 use super::{Mailbox, Phases, Slot};
 use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
+use crate::endpoint::errand::{Step, Test};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,6 +43,20 @@ impl Phases for Dissemination {
         self.notify(slot, 0, phase);
         self.notified.store(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn steps(&self, slot: &Slot, phase: u64, steps: &mut Vec<Step>) -> bool {
+        self.partners.iter().enumerate().all(|(round, partner)| {
+            let notified = partner.step(phase);
+            let offset = slot.offset(round_word(round));
+            steps.extend(notified);
+            steps.push(Step::Await { offset, test: Test::AtLeast(phase) });
+            notified.is_some()
+        })
+    }
+
+    fn made(&self, _phase: u64, notified: usize, complete: bool) {
+        self.notified.store(notified + usize::from(complete), Ordering::Relaxed);
     }
 
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {

@@ -4,6 +4,7 @@
 use super::{Mailbox, Phases, Slot};
 use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
+use crate::endpoint::errand::{Step, Test, all_at};
 use std::mem::offset_of;
 
 /// The most members: a word has as many bytes.
@@ -45,6 +46,14 @@ impl Phases for Everyone {
         Ok(())
     }
 
+    fn steps(&self, slot: &Slot, phase: u64, steps: &mut Vec<Step>) -> bool {
+        let notified = self.others.iter().map_while(|other| other.step(phase as u8));
+        steps.extend(notified);
+        let offset = slot.offset(offset_of!(BarrierSlot, gather));
+        steps.push(Step::Await { offset, test: Test::Bytes { mask: self.mask, phase } });
+        slot.copies.is_none() && self.others.iter().all(|other| other.step(0u8).is_some())
+    }
+
     #[inline(always)]
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {
         Ok(all_at(slot.read_own(offset_of!(BarrierSlot, gather)), self.mask, phase))
@@ -54,34 +63,4 @@ impl Phases for Everyone {
 /// A mask of whole bytes.
 pub(super) fn byte_mask(bytes: impl Iterator<Item = usize>) -> u64 {
     bytes.map(|byte| 0xFF << (8 * byte)).fold(0, |a, b| a | b)
-}
-
-/// Whether every byte of `word` under `mask` is the low byte of `phase` or of the phase after it.
-#[inline]
-pub(super) fn all_at(word: u64, mask: u64, phase: u64) -> bool {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const TOPS: u64 = 0x80 * ONES;
-    let phases = (phase & 0xFF) * ONES;
-    // Eight subtractions at once. The top bit of each byte is set first, to keep a borrow from the
-    // next byte, and corrected afterwards.
-    let ahead = ((word | TOPS) - (phases & !TOPS)) ^ ((word ^ !phases) & TOPS);
-    ahead & mask & !ONES == 0
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn bytes_one_behind_are_seen(phase: u64, ahead: [bool; 8], members: [bool; 8], late in proptest::option::of(0usize..8)) {
-            let mask = byte_mask((0..8).filter(|&i| members[i]));
-            let bytes: Vec<u8> = (0..8).map(|i| {
-                if late == Some(i) { (phase as u8).wrapping_sub(1) } else { (phase as u8).wrapping_add(u8::from(ahead[i])) }
-            }).collect();
-            let word = u64::from_le_bytes(bytes.try_into().unwrap());
-            prop_assert_eq!(all_at(word, mask, phase), !late.is_some_and(|i| members[i]));
-        }
-    }
 }

@@ -50,6 +50,7 @@ use crate::base::shows;
 use crate::endpoint::calls::{self, TeamCall};
 use crate::endpoint::copies::Copies;
 use crate::endpoint::ending;
+use crate::endpoint::errand::Step;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::wait::limit::{Limit, Patience};
@@ -228,6 +229,11 @@ impl Slot {
         self.pe.route(self.members[rank], Pe::barrier_slot(self.slot) + offset as u64)
     }
 
+    /// Offset in a segment of a word of this slot.
+    fn offset(&self, word: usize) -> u64 {
+        Pe::barrier_slot(self.slot) + word as u64
+    }
+
     /// Address of a word of this PE's own slot.
     fn own(&self, offset: usize) -> *mut u64 {
         self.own.0.wrapping_add(offset).cast()
@@ -274,6 +280,18 @@ struct Mailbox {
     bell: Option<Doorbell>,
 }
 
+impl Mailbox {
+    /// A notification as a step of an errand; `None` for a near member.
+    fn step<T: shm::Word>(&self, value: T) -> Option<Step> {
+        match self.word {
+            Route::Near(_) => None,
+            Route::Far(to) => {
+                Some(Step::Notify { to, size: size_of::<T>() as u8, bits: value.to_bits() })
+            }
+        }
+    }
+}
+
 /// A barrier algorithm. The methods are called by one thread at a time, and never block.
 trait Phases {
     /// See [`Algorithm::is_passive`].
@@ -287,6 +305,13 @@ trait Phases {
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
     /// Relays arrivals. Gives whether `phase` is complete.
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool>;
+    /// Adds all steps of `phase`, from the arrival to the end, for an
+    /// [errand](crate::endpoint::errand). False where they are not known beforehand.
+    fn steps(&self, _slot: &Slot, _phase: u64, _steps: &mut Vec<Step>) -> bool {
+        false
+    }
+    /// The errand has made the first of these steps, with so many notifications among them, or all.
+    fn made(&self, _phase: u64, _notified: usize, _complete: bool) {}
 }
 
 /// The algorithm of one barrier.
@@ -602,12 +627,62 @@ impl Barrier {
     #[inline(always)]
     pub(crate) fn pass(&self) -> Quick<()> {
         let passed = self.alone(|| {
-            by_way!(self, way => {
-                self.next(way)?;
-                self.finish(way, Patience::Forever)
+            by_way!(self, way => match self.pass_by_errand(way) {
+                Some(passed) => passed,
+                None => {
+                    self.next(way)?;
+                    self.finish(way, Patience::Forever)
+                }
             })
         });
         passed.inspect_err(|error| self.end_if_interrupted(error))
+    }
+
+    /// [`pass`](Self::pass) on a machine that makes all its steps for this PE; `None` where there
+    /// is none.
+    #[inline(always)]
+    fn pass_by_errand<P: Phases>(&self, way: &P) -> Option<Quick<()>> {
+        if self.slot.pe.is_simulated() { self.try_errand(way) } else { None }
+    }
+
+    #[cold]
+    fn try_errand<P: Phases>(&self, way: &P) -> Option<Quick<()>> {
+        let (pe, phase) = (&self.slot.pe, self.phase() + 1);
+        if self.complete.load(Ordering::Relaxed) + 1 != phase
+            || !pe.may_go()
+            || ending::refusal(pe).is_some()
+            || pe.has_late()
+        {
+            return None;
+        }
+        // As `arrive_next` and `finish` do.
+        let mut steps = vec![Step::Quiet];
+        if P::PASSIVE {
+            let offset = self.slot.offset(offset_of!(BarrierSlot, done));
+            steps.push(Step::Mark { offset, value: phase });
+        }
+        if !way.steps(&self.slot, phase, &mut steps) {
+            return None;
+        }
+        pe.wake_written();
+        self.arrived.store(phase, Ordering::Relaxed);
+        let run = |terms: Terms<'_>| wait::errand::run(pe, terms, &steps);
+        let made = match self.terms(way, Patience::Forever, run) {
+            Some(Ok(made)) => made,
+            none => {
+                // Arriving once more would do no harm, by B1.
+                self.arrived.store(phase - 1, Ordering::Relaxed);
+                return none.map(|error| error.map(drop));
+            }
+        };
+        let is_notification = |step: &&Step| matches!(step, Step::Notify { .. });
+        let notified = steps[..made].iter().filter(is_notification).count();
+        way.made(phase, notified, made == steps.len());
+        if made == steps.len() {
+            self.complete::<P>(phase);
+            return Some(Ok(()));
+        }
+        Some(self.terms(way, Patience::Forever, |terms| self.go_on(way, terms.go_on(pe))))
     }
 
     /// [`wait`](Self::wait) at the beginning of a collective call.
@@ -698,14 +773,21 @@ impl Barrier {
             return Ok(());
         }
         if !way.poll(&self.slot, phase)? {
-            self.terms(way, patience, |terms| {
-                wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
-                    Ok(false) => None,
-                    Ok(true) => Some(Ok(())),
-                    Err(error) => Some(Err(error)),
-                })
-            })??;
+            return self.terms(way, patience, |terms| self.go_on(way, terms));
         }
+        self.complete::<P>(phase);
+        Ok(())
+    }
+
+    /// Waits for the end of the phase.
+    #[inline(always)]
+    fn go_on<P: Phases>(&self, way: &P, terms: Terms<'_>) -> Quick<()> {
+        let phase = self.phase();
+        wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })??;
         self.complete::<P>(phase);
         Ok(())
     }
@@ -775,6 +857,9 @@ impl Whole<'_> {
     pub(crate) fn pass(&self) -> Result<()> {
         let barrier = self.0;
         by_way!(barrier, way => {
+            if let Some(passed) = barrier.pass_by_errand(way) {
+                return Ok(passed?);
+            }
             if let Err(error) = barrier.arrive_next(way)? {
                 barrier.slot.pe.surface_later(*error);
             }

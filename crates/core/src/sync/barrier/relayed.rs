@@ -12,6 +12,7 @@
 use super::{Phases, Slot};
 use crate::base::error::Quick;
 use crate::base::{lock, try_lock};
+use crate::endpoint::errand::Step;
 use crate::endpoint::fabric::Due;
 use crate::endpoint::progress::Relay;
 use std::sync::{Arc, Mutex};
@@ -58,6 +59,15 @@ impl<P: Phases> Phases for Relayed<P> {
         self.0.way.arrive(slot, phase)
     }
 
+    fn steps(&self, slot: &Slot, phase: u64, steps: &mut Vec<Step>) -> bool {
+        self.0.way.steps(slot, phase, steps)
+    }
+
+    fn made(&self, phase: u64, notified: usize, complete: bool) {
+        *lock(&self.0.at) = At { phase, complete };
+        self.0.way.made(phase, notified, complete);
+    }
+
     fn poll(&self, _slot: &Slot, phase: u64) -> Quick<bool> {
         let mut at = lock(&self.0.at);
         debug_assert_eq!(at.phase, phase);
@@ -66,6 +76,10 @@ impl<P: Phases> Phases for Relayed<P> {
 }
 
 impl<P: Phases + Send + Sync> Relay for Relaying<P> {
+    fn rests(&self) -> bool {
+        try_lock(&self.at).is_some_and(|at| at.complete)
+    }
+
     fn relay(&self) -> Option<Due> {
         // A thread that holds the lock moves the barrier on, or has just done so. Then the next
         // look of a wait does, after one poll interval at most.

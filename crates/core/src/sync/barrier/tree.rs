@@ -2,10 +2,11 @@
 //! root announces completion to its children, and they to theirs. Up to nine members, this is one
 //! step up and one down. Where the network copies writes, the root announces it to all at once.
 
-use super::everyone::{all_at, byte_mask};
+use super::everyone::byte_mask;
 use super::{Mailbox, Phases, Slot};
 use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
+use crate::endpoint::errand::{Step, Test, all_at};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,6 +41,28 @@ impl Phases for Tree {
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
         // A leaf notifies its parent now; any other PE, after its children have arrived.
         self.poll(slot, phase).map(drop)
+    }
+
+    fn steps(&self, slot: &Slot, phase: u64, steps: &mut Vec<Step>) -> bool {
+        let wait = |word, test| Step::Await { offset: slot.offset(word), test };
+        let Tree { parent, children, mask, .. } = self;
+        if !children.is_empty() {
+            let test = Test::Bytes { mask: *mask, phase };
+            steps.push(wait(offset_of!(BarrierSlot, gather), test));
+        }
+        if let Some(parent) = parent {
+            steps.extend(parent.step(phase as u8));
+            steps.push(wait(offset_of!(BarrierSlot, release), Test::AtLeast(phase)));
+        }
+        steps.extend(children.iter().filter_map(|child| child.step(phase)));
+        let mut all = parent.iter().chain(children);
+        slot.copies.is_none() && all.all(|other| other.step(0u8).is_some())
+    }
+
+    fn made(&self, phase: u64, notified: usize, complete: bool) {
+        if complete || notified > 0 {
+            self.passed_up.store(phase, Ordering::Relaxed);
+        }
     }
 
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {
