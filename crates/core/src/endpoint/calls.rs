@@ -3,9 +3,13 @@
 //! Only calls that may wait for other PEs are recorded, in a variable of their thread. A call that
 //! is made inside of another one is a part of it: the program knows the outer one. A call of a team
 //! inside of another call adds the team.
+//!
+//! Calls of a program in C have no line. Its front end finds their place, where a report asks for
+//! it: [`find_callers_by`].
 
 use std::cell::Cell;
 use std::panic::Location;
+use std::sync::OnceLock;
 
 /// A call that may wait.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +32,29 @@ pub(crate) struct TeamCall {
     /// How many calls of the team came before it. All members count alike, if they make the same
     /// calls.
     pub(crate) number: u64,
+}
+
+/// Where a program has called the library: an instruction of an object file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The path of the program or shared library.
+    pub object: String,
+    /// The instruction's address, as the file has it.
+    pub address: u64,
+}
+
+/// The front end's way to find the caller of the call that this thread is in.
+static FIND: OnceLock<fn() -> Option<Caller>> = OnceLock::new();
+
+/// Lets reports of long waits name the caller that `find` finds, where a call has no line. It is
+/// asked inside of the call, by the thread that waits.
+pub fn find_callers_by(find: fn() -> Option<Caller>) {
+    let _ = FIND.set(find);
+}
+
+/// The caller of the call that this thread is in, if a front end finds it.
+pub(crate) fn caller() -> Option<Caller> {
+    FIND.get().and_then(|find| find())
 }
 
 thread_local! {

@@ -10,7 +10,8 @@
 //! * A1: A wait answers in its checks, after a look in vain, and goes on with the next look.
 //!   Nothing in an answer ends a wait, moves its deadline, or waits itself: it reads memory that
 //!   this process has mapped, and writes to memory that no other part of the library reads. Of far
-//!   PEs it asks nothing, as their answers could take any time.
+//!   PEs it asks nothing, as their answers could take any time. In C programs it then walks the
+//!   stack, for which it takes the lock of the loader for a moment.
 //! * A2: No wake-up is lost by it. To the doorbell, the launcher is one more ringer: it writes the
 //!   question, then rings. A sleeper that is woken so finds its announcement used up, and announces
 //!   itself again before it looks again, as after any ring that brought it nothing.
@@ -84,7 +85,17 @@ pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
     }
     if let Some(place) = claim(pe.control().reports(pe.me()), question) {
         let waited = pe.waits().born.since(terms.since);
-        write(place, question, &report(pe, terms, waited).write());
+        let mut report = report(pe, terms, waited);
+        let bytes = report.write();
+        write(place, question, &bytes);
+        // To find the caller takes a moment, in a static program a long one.
+        if calls::current().is_some_and(|call| call.at.is_none()) {
+            report.caller = calls::caller();
+            // By then, the place may be that of an answer to the next question.
+            if pe.control().question() == question {
+                lengthen(place, bytes.len(), &report.write());
+            }
+        }
     }
 }
 
@@ -125,6 +136,7 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
         what: awaiting.plain(),
         call: call.map_or_else(String::new, |call| call.name.to_owned()),
         at: place(call.and_then(|call| call.at)),
+        caller: None,
         window: place(call.and_then(|call| call.window)),
         team: call.and_then(|call| call.team).map(|team| (team.slot as u64, team.number)),
         meeting: None,
@@ -198,6 +210,18 @@ fn write(place: *mut u8, question: u32, bytes: &[u8]) {
         shm::copy(place.wrapping_add(offset_of!(Place, bytes)), bytes.as_ptr(), bytes.len());
         shm::store(place.wrapping_add(offset_of!(Place, len)).cast(), bytes.len() as u32);
         shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), question);
+    }
+}
+
+/// Adds what a report has beyond its first `old` bytes. A reader sees it as it was, or as it is.
+fn lengthen(place: *mut u8, old: usize, bytes: &[u8]) {
+    let more = bytes.get(old..).filter(|_| bytes.len() <= REPORT_BYTES).unwrap_or_default();
+    // SAFETY: as in `write`.
+    unsafe {
+        let to = place.wrapping_add(offset_of!(Place, bytes) + old);
+        shm::copy(to, more.as_ptr(), more.len());
+        let len = (old + more.len()) as u32;
+        shm::store(place.wrapping_add(offset_of!(Place, len)).cast(), len);
     }
 }
 
