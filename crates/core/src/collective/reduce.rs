@@ -242,7 +242,7 @@ impl Team {
         self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         match from.bytes.checked_rem(elements.size) {
-            None => return Err(Error::Misuse("elements that are combined must have a size")),
+            None => return Err(Error::misuse("elements that are combined must have a size")),
             Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
         }
         let algorithm = self.choose(Call::Combine {

@@ -30,7 +30,7 @@ impl Strided {
     /// `count` elements at the beginning of a place, which must have room for them.
     fn new(place: SymmetricRange, size: usize, stride: usize, count: usize) -> Result<Self> {
         if stride == 0 || size == 0 {
-            return Err(Error::Misuse("elements have a size, and strides of at least one element"));
+            return Err(Error::misuse("elements have a size, and strides of at least one element"));
         }
         let bytes = match count.checked_sub(1) {
             None => Some(0),
@@ -118,7 +118,7 @@ impl Team {
                 Strided::new(place, size_of::<T>(), stride, all)
             };
             if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
-                return Err(Error::Misuse(
+                return Err(Error::misuse(
                     "source and destination of this collective overlap: they must not",
                 ));
             }

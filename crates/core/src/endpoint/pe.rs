@@ -278,10 +278,7 @@ impl Pe {
     ) -> Result<R> {
         let at = Location::caller();
         let _recording = self.begin(name, at, window);
-        match call() {
-            Ok(value) => Ok(value),
-            Err(error) => Err(error.of_call(Some(Call { name, pe: self.me, at, window }))),
-        }
+        Call { name, pe: self.me, at, window }.of(call)
     }
 
     /// [`call`](Self::call) of a function that may wait for other PEs: a report of long waits names

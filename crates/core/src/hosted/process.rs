@@ -57,7 +57,7 @@ impl Port for Arc<Process> {
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
         if self.id != std::process::id() {
             // A forked process must not use its parent's turn.
-            return Err(Error::Misuse(NOT_THE_PE));
+            return Err(Error::misuse(NOT_THE_PE));
         }
         let own = lock(&self.own);
         // SAFETY: the caller promises the block.
