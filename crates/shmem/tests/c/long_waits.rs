@@ -13,8 +13,8 @@ fn compile(options: &[&str], program: &Path) {
 
 /// The last line of the program that has this text, as a message names it.
 fn line(text: &str) -> String {
-    let mut lines = include_str!("long_waits.c").lines();
-    let line = lines.rposition(|line| line.contains(text)).expect("it is there");
+    let lines: Vec<&str> = include_str!("long_waits.c").lines().collect();
+    let line = lines.iter().rposition(|line| line.contains(text)).expect("it is there");
     format!("tests/c/long_waits.c:{}", line + 1)
 }
 
