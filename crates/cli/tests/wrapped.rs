@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use common::{Ended, has, pe, run, skip};
+use common::{Ended, example, has, pe, run, skip};
 
 /// The last of three PEs died, each of which had a wrapper.
 #[track_caller]
@@ -121,5 +121,17 @@ fn valgrind_works() {
         let ended = run(&["-n", "2", "valgrind", "--error-exitcode=9", &pe(), "init"]);
         assert_eq!(ended.status, 0, "{}", ended.stderr);
         assert!(ended.stderr.contains("64 MiB for windows"), "{}", ended.stderr);
+    }
+}
+
+/// Waits of PEs that share CPUs ask the kernel more than others.
+#[test]
+fn valgrind_works_with_more_pes_than_cpus() {
+    if has("valgrind") {
+        let npes = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+        let program = example("traced");
+        let valgrind = ["valgrind", "--error-exitcode=9", &program, "2"];
+        let ended = run(&[&["-n", &npes.to_string()], &valgrind[..]].concat());
+        assert_eq!(ended.status, 0, "{}", ended.stderr);
     }
 }

@@ -484,7 +484,7 @@ mod revocation {
                             drop(hold);
                             true
                         }
-                        Err(Error::Revoked { pe: 0, key_epoch: 0, epoch: 1 }) => false,
+                        Err(Error::Revoked { pe: 0, key_epoch: 0, epoch: 1, .. }) => false,
                         Err(error) => panic!("{error}"),
                     };
                     pes[1].quiet().unwrap();

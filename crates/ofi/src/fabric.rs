@@ -107,7 +107,7 @@ impl Ofi {
     #[cold]
     fn begin(&self, process: i32) -> Result<()> {
         if self.shared.process.load(Ordering::Relaxed) != 0 {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "this process was forked off by the PE, and has no way to far PEs: leave those to \
                  the process that joined, or fork before that",
             ));

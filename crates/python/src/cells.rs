@@ -119,7 +119,7 @@ pub fn make(job: &Job, kind: Kind, len: usize, options: WindowOptions) -> Result
 
 /// The window of a signal: words of 8 bytes without a sign.
 pub fn signals(cells: &dyn Cells) -> Result<&Window<u64>> {
-    (cells as &dyn Any).downcast_ref::<Words<u64>>().map(|words| &words.0).ok_or(Error::Misuse(
+    (cells as &dyn Any).downcast_ref::<Words<u64>>().map(|words| &words.0).ok_or(Error::misuse(
         "signals are words of a window with dtype uint64, as in job.window(1, \"uint64\")",
     ))
 }
@@ -367,7 +367,7 @@ impl Cells for Lumps {
 }
 
 const UNLIKE: Error =
-    Error::Misuse("source and target of a transfer are windows with elements of one dtype");
+    Error::misuse("source and target of a transfer are windows with elements of one dtype");
 
 fn no_word() -> PyErr {
     type_error(

@@ -20,6 +20,7 @@
 //!                library       the job, joined once, and whether the library is initialised
 //!                statics       the program's static data as symmetric memory
 //!                near          the table by which a call finds near memory
+//!                caller        where the program has called the library
 //!                contexts, teams, handle, fatal, shared, lock
 //! ```
 //!

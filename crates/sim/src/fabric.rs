@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-const NOT_HERE: Error = Error::Misuse(
+const NOT_HERE: Error = Error::misuse(
     "a simulated PE has one thread: its job was used by another, or after its program had ended",
 );
 

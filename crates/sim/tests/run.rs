@@ -227,7 +227,7 @@ fn a_panic_is_a_death_that_others_hear_of() {
 fn a_job_that_outlives_its_run_is_refused() {
     let done = run(&machine(), 1, &Options::default(), |job| job).unwrap();
     for result in [done.results[0].quiet(), done.results[0].fence()] {
-        assert!(matches!(result, Err(JobError::Misuse(_))), "{result:?}");
+        assert!(matches!(result, Err(JobError::Misuse { .. })), "{result:?}");
     }
 }
 

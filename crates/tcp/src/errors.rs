@@ -13,7 +13,7 @@ pub(crate) fn system(call: impl Into<String>, answer: impl Into<std::io::Error>)
 
 /// What the fabric says, as an error.
 pub(crate) fn failed(problem: String) -> Error {
-    Error::Fabric { fabric: NAME, problem }
+    Error::Fabric { fabric: NAME, problem, call: None }
 }
 
 /// What an operation fails with that its target did not allow.

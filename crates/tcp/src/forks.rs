@@ -31,7 +31,7 @@ pub(crate) fn count() -> Result<()> {
 
 /// What a child is told.
 pub(crate) fn not_the_pe() -> Error {
-    Error::Misuse(
+    Error::misuse(
         "this process was forked off by the PE, and has no way to far PEs: leave those to the \
          process that joined, or fork before that",
     )

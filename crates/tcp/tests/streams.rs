@@ -337,7 +337,7 @@ fn a_forked_child_leaves_the_streams_alone() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             remote.store(9);
-            let refused = matches!(remote.fetch_add(1), Err(Error::Misuse(_)));
+            let refused = matches!(remote.fetch_add(1), Err(Error::Misuse { .. }));
             // SAFETY: ends the child, and runs nothing of the parent's.
             unsafe { libc::_exit(i32::from(!refused)) };
         }

@@ -64,9 +64,42 @@ fn each_call_of_a_job_is_drawn_once() {
             assert_eq!(timeline.count(&track, name), ROUNDS as usize, "{name} of {track}");
         }
     }
-    assert_eq!(timeline.arrows.len() as u64, drawn.arrows);
+    assert_eq!((timeline.arrows.len() as u64, timeline.leading_back), (drawn.arrows, 0));
     let from_puts = timeline.arrows.iter().filter(|[from, _]| from.1 == "Window::put_signal");
     assert_eq!(from_puts.count(), PES * ROUNDS as usize);
+}
+
+/// Calls that wait for more words than a timeline has: arrows come from the write that ended them.
+#[test]
+fn waits_for_very_many_words_have_arrows() {
+    const WORDS: usize = 500;
+    let file = Arc::new(RecordFile::create(PES, 0, PES, Areas::bytes_for(10_000)).unwrap());
+    let options = JobOptions::new().record(file.clone());
+    let program = |job: Job| -> memonet_core::Result<()> {
+        let words = job.window::<u64>(WORDS)?;
+        let all: Vec<usize> = (0..WORDS).collect();
+        let next = (job.pe() + 1) % PES;
+        words.remote(next, 400)?.store(1);
+        assert_eq!(words.wait_until_any(&all, Cmp::Ge, 1)?, 400);
+        job.barrier()?;
+        words.remote(next, 300)?.store(2);
+        assert_eq!(words.wait_until_some(&all, Cmp::Ge, 2)?, [300]);
+        job.barrier()?;
+        all.iter().for_each(|&word| words.remote(next, word).unwrap().store(3));
+        words.wait_until_all(&all, Cmp::Ge, 3)?;
+        job.barrier()
+    };
+    let ended = Job::threads_with(&options, PES, program).unwrap();
+    ended.into_iter().for_each(|result| result.unwrap());
+    let (_, timeline) = drawn(&file);
+    assert_eq!(timeline.leading_back, 0);
+    for pe in 0..PES {
+        let (me, left) = (format!("PE {pe}"), format!("PE {}", (pe + PES - 1) % PES));
+        let leads = |[from, to]: &&[(String, String); 2]| {
+            *from == (left.clone(), "Remote::store".into()) && to.0 == me
+        };
+        assert_eq!(timeline.arrows.iter().filter(leads).count(), 3, "{:#?}", timeline.arrows);
+    }
 }
 
 /// Two threads of a PE, which append at once, lose nothing, and what has no room is counted.

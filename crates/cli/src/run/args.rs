@@ -160,11 +160,6 @@ pub fn spell_out(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
             in_options = word == ":";
         } else if is_value {
             is_value = false;
-        } else if let Some(stats) = spelled.last_mut().filter(|last| is_form && *last == "--stats")
-        {
-            stats.push("=");
-            stats.push(word);
-            continue;
         } else {
             if word == "-np" {
                 word = "-n".into();

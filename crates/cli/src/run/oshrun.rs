@@ -12,7 +12,8 @@ use memonet_core::unstable::launch::available_cpus;
 
 use super::hosts::list::{self, Host};
 use super::spec::{ALL, Bind, Options, Program, Spec};
-use super::values::{name_and_value, pes, seconds};
+use super::stats::Form;
+use super::values::{events, name_and_value, pes, seconds};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -35,7 +36,11 @@ Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS].
   -env, -genv NAME VALUE    Set an environment variable in all PEs
   --bind-to WHAT            core (or hwthread): CPUs of its own for each PE; anything else: not bound
   --tag-output, -l          Start each line of output with the number of its PE (also --label, --prepend-rank)
-  --timeout SECONDS         End the job after this time, with exit status 124
+  --timeout SECONDS         End the job after this time, with exit status 124, and say what each PE waits for
+  --watch SECONDS           Say what each PE waits for whenever a wait has lasted this long
+  --stats [FORM]            At the end, tell what each PE has done: a table, or json:FILE or html:FILE
+  --trace FILE              Write a timeline of each PE's calls and waits, for ui.perfetto.dev
+  --trace-events N          Keep so many events of each PE in the timeline
   --wdir FOLDER             Start the programs in this folder (also -wd)
   --machine NAME            Run on a simulated machine, one of `memonet machines`
   -H, --host, --hosts LIST  Run on these hosts: a:2,b:2. Without -n, as many PEs as there are slots
@@ -65,6 +70,10 @@ enum Does {
     Set,
     Label,
     Timeout,
+    Watch,
+    Stats,
+    Trace,
+    TraceEvents,
     Bind,
     Hosts,
     HostFile,
@@ -88,6 +97,10 @@ const OPTIONS: &[(&[&str], Does)] = &[
     (&["env", "genv"], Does::Set),
     (&["l", "label", "tag-output", "prepend-rank"], Does::Label),
     (&["timeout"], Does::Timeout),
+    (&["watch"], Does::Watch),
+    (&["stats"], Does::Stats),
+    (&["trace"], Does::Trace),
+    (&["trace-events"], Does::TraceEvents),
     (&["bind-to", "binding"], Does::Bind),
     (&["H", "host", "hosts"], Does::Hosts),
     (&["hostfile", "machinefile", "f", "default-hostfile"], Does::HostFile),
@@ -142,6 +155,9 @@ pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
         };
         spec.programs.push(Program { n, program: program.clone(), args: args.to_vec() });
     }
+    if reader.options.trace_events.is_some() && reader.options.trace.is_none() {
+        bail!("--trace-events needs --trace, the file of the timeline");
+    }
     reader.say_ignored();
     if let Some(folder) = &reader.folder {
         std::env::set_current_dir(folder).with_context(|| format!("--wdir {folder}"))?;
@@ -177,6 +193,17 @@ impl Values<'_, '_> {
         let word = words.next().with_context(|| format!("{spelling}: a value is missing"))?;
         let text = word.clone().into_string().ok();
         text.with_context(|| format!("{spelling}: its value is not text"))
+    }
+
+    /// A form of statistics, which may be left out: a word that is none is the next option or the
+    /// program.
+    fn form(&mut self) -> Option<String> {
+        if let Some(value) = self.first.take() {
+            return Some(value);
+        }
+        let word = self.words.as_slice().first()?.to_str().filter(|word| Form::is_meant(word))?;
+        self.words.next();
+        Some(word.to_owned())
     }
 }
 
@@ -257,6 +284,20 @@ impl Reader {
             Does::Label => self.options.label = true,
             Does::Timeout => {
                 self.options.timeout = Some(seconds(&values.next()?).with_context(within)?)
+            }
+            Does::Watch => {
+                self.options.watch = Some(seconds(&values.next()?).with_context(within)?)
+            }
+            Does::Stats => {
+                let form = match values.form() {
+                    Some(text) => text.parse().map_err(anyhow::Error::msg).with_context(within)?,
+                    None => Form::Table,
+                };
+                self.options.stats.push(form);
+            }
+            Does::Trace => self.options.trace = Some(values.next()?.into()),
+            Does::TraceEvents => {
+                self.options.trace_events = Some(events(&values.next()?).with_context(within)?)
             }
             Does::Bind => self.options.bind = bind(&values.next()?),
             Does::Hosts => self.name(list::parse(&values.next()?).with_context(within)?)?,
@@ -430,6 +471,23 @@ mod tests {
         let set =
             [("A", "b=c"), ("D", "e")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(options.environment, set);
+    }
+
+    #[test]
+    fn sight_is_asked_for_as_of_memonet_run() {
+        let line = "--watch 10 --stats --stats json:a -stats=html:b --trace t.json --trace-events 9 p json:c";
+        let Spec { programs, options } = spec(line).unwrap();
+        assert_eq!(options.watch, Some(Duration::from_secs(10)));
+        assert_eq!(options.stats, [Form::Table, Form::Json("a".into()), Form::Html("b".into())]);
+        assert_eq!(options.trace.as_deref(), Some(Path::new("t.json")));
+        assert_eq!(options.trace_events, Some(9));
+        assert_eq!((&*programs[0].program, programs[0].args.len()), ("p".as_ref(), 1));
+        assert_eq!(spec("--stats p").unwrap().options.stats, [Form::Table]);
+        refused("--stats=xml:a p", "--stats");
+        refused("--stats json: p", "json: needs a file");
+        refused("--watch soon p", "not a number of seconds");
+        refused("--trace", "--trace: a value is missing");
+        refused("--trace-events 9 p", "needs --trace");
     }
 
     #[test]

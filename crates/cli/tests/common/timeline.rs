@@ -26,6 +26,8 @@ pub struct Timeline {
     pub marks: BTreeMap<(String, String), Vec<String>>,
     /// Arrows, each from a slice to a slice: the name of the track, and that of the slice.
     pub arrows: Vec<[(String, String); 2]>,
+    /// How many of them lead back in time: viewers do not show these.
+    pub leading_back: usize,
     pub about: Value,
 }
 
@@ -37,7 +39,8 @@ fn nanos(micros: &Value) -> u64 {
 impl Timeline {
     /// Reads a timeline, and checks that viewers show all of it: slices of a track lie apart or
     /// inside each other, tracks have names of their own, and arrows have both ends, each at a
-    /// slice that is there at its moment.
+    /// slice that is there at its moment. Perfetto, which reads events in the order of their times,
+    /// finds arrows at the same slices.
     #[track_caller]
     pub fn read(path: &Path) -> Timeline {
         let text = std::fs::read(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
@@ -63,9 +66,12 @@ impl Timeline {
             tracks: tracks.values().map(|track| (track.clone(), Vec::new())).collect(),
             marks: BTreeMap::new(),
             arrows: Vec::new(),
+            leading_back: 0,
             about: file["otherData"].clone(),
         };
+        events.iter().for_each(has_what_the_format_demands);
         let mut ends: [BTreeMap<u64, (String, String)>; 2] = Default::default();
+        let mut times: [BTreeMap<u64, u64>; 2] = Default::default();
         for event in events {
             let Some(track) = event["tid"].as_u64().map(|track| tracks[&track].clone()) else {
                 continue;
@@ -87,15 +93,19 @@ impl Timeline {
                     // A viewer fastens it to the slice that was written last.
                     let slice = timeline.tracks[&track].last().expect("a slice before an arrow");
                     assert!((slice.start..=slice.end).contains(&start), "{event} at {slice:?}");
-                    let end = &mut ends[usize::from(end == "f")];
+                    let (end, id) = (usize::from(end == "f"), event["id"].as_u64().unwrap());
                     let at = (track.1, slice.name.clone());
-                    assert!(end.insert(event["id"].as_u64().unwrap(), at).is_none(), "{event}");
+                    assert!(ends[end].insert(id, at).is_none(), "{event}");
+                    times[end].insert(id, start);
                 }
                 other => panic!("what is {other}? {event}"),
             }
         }
         let [from, to] = ends;
         assert!(from.keys().eq(to.keys()), "arrows with one end: {from:?} {to:?}");
+        let leads_back = |(id, start): &(&u64, &u64)| **start > times[1][*id];
+        timeline.leading_back = times[0].iter().filter(leads_back).count();
+        assert_eq!(fastened_by_time(events, &tracks), [&from, &to].map(Clone::clone));
         timeline.arrows = from.into_values().zip(to.into_values()).map(<[_; 2]>::from).collect();
         timeline.tracks.iter().for_each(|(track, slices)| nested(track, slices));
         timeline
@@ -115,6 +125,70 @@ impl Timeline {
     pub fn count(&self, track: &str, name: &str) -> usize {
         self.track(track).iter().filter(|slice| slice.name == name).count()
     }
+}
+
+/// Each event has the fields that the Trace Event Format demands of its phase, of the right types.
+#[track_caller]
+fn has_what_the_format_demands(event: &Value) {
+    let demand = |field: &str, is: fn(&Value) -> bool| {
+        assert!(is(&event[field]), "{field} of {event}");
+    };
+    demand("ph", Value::is_string);
+    demand("pid", Value::is_u64);
+    let phase = event["ph"].as_str().unwrap();
+    if phase != "M" {
+        demand("tid", Value::is_u64);
+        demand("ts", |time| time.as_f64().is_some_and(|time| time >= 0.0));
+    }
+    demand("name", Value::is_string);
+    match phase {
+        "X" => demand("dur", |time| time.as_f64().is_some_and(|time| time >= 0.0)),
+        "s" | "f" | "b" | "e" => {
+            demand("id", Value::is_u64);
+            demand("cat", Value::is_string);
+        }
+        "i" => demand("s", |scope| scope == "t"),
+        "M" => {
+            let what = event["name"].as_str().unwrap();
+            let arguments = &event["args"];
+            let right = match what {
+                "process_name" | "thread_name" => arguments["name"].is_string(),
+                "process_sort_index" | "thread_sort_index" => arguments["sort_index"].is_i64(),
+                other => panic!("what is {other}? {event}"),
+            };
+            assert!(right, "{event}");
+        }
+        other => panic!("what is {other}? {event}"),
+    }
+}
+
+/// The slices at which arrows begin and end, for a viewer that reads events in the order of their
+/// times: an arrow is at the slice of its track that has begun last, of those that had not ended
+/// when another one began.
+fn fastened_by_time(
+    events: &[Value],
+    tracks: &BTreeMap<u64, (String, String)>,
+) -> [BTreeMap<u64, (String, String)>; 2] {
+    let drawn = |event: &&Value| matches!(event["ph"].as_str(), Some("X" | "s" | "f"));
+    let mut sorted: Vec<&Value> = events.iter().filter(drawn).collect();
+    sorted.sort_by_key(|event| nanos(&event["ts"]));
+    let mut open: BTreeMap<u64, Vec<(u64, &str)>> = BTreeMap::new();
+    let mut ends: [BTreeMap<u64, (String, String)>; 2] = Default::default();
+    for event in sorted {
+        let (track, start) = (event["tid"].as_u64().unwrap(), nanos(&event["ts"]));
+        let stack = open.entry(track).or_default();
+        if event["ph"] == "X" {
+            while stack.last().is_some_and(|&(end, _)| end <= start) {
+                stack.pop();
+            }
+            stack.push((start + nanos(&event["dur"]), event["name"].as_str().unwrap()));
+            continue;
+        }
+        let (_, name) = stack.last().unwrap_or_else(|| panic!("{event} is at no slice"));
+        let at = (tracks[&track].1.clone(), (*name).to_owned());
+        ends[usize::from(event["ph"] == "f")].insert(event["id"].as_u64().unwrap(), at);
+    }
+    ends
 }
 
 fn nanos_or_0(micros: &Value) -> u64 {

@@ -90,7 +90,7 @@ pub fn signal_name(signal: i32) -> &'static str {
 }
 
 /// The call of a program that has failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Call {
     /// The function.
     pub name: &'static str,
@@ -100,6 +100,37 @@ pub struct Call {
     pub at: &'static Location<'static>,
     /// Where the program has made the window that was used, if one was.
     pub window: Option<&'static Location<'static>>,
+}
+
+impl Call {
+    /// The call that the program makes here.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn here(
+        name: &'static str,
+        pe: usize,
+        window: Option<&'static Location<'static>>,
+    ) -> Call {
+        Call { name, pe, at: Location::caller(), window }
+    }
+
+    /// Makes the call: its error names it. Where all goes well, costs nothing.
+    #[inline(always)]
+    pub(crate) fn of<R>(self, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.of_any(call)
+    }
+
+    /// [`of`](Self::of) a function with errors of its own form.
+    #[inline(always)]
+    pub(crate) fn of_any<R, E: Into<Error>>(
+        self,
+        call: impl FnOnce() -> std::result::Result<R, E>,
+    ) -> Result<R> {
+        match call() {
+            Ok(value) => Ok(value),
+            Err(error) => Err(error.into().of_call(Some(self))),
+        }
+    }
 }
 
 impl std::fmt::Display for Call {
@@ -131,12 +162,14 @@ pub enum Error {
         call: Option<Box<Call>>,
     },
     /// The fabric between the PEs refused or failed; it names cause and fix.
-    #[error("{fabric}: {problem}")]
+    #[error("{fabric}: {problem}{}", called(call))]
     Fabric {
         /// Its name.
         fabric: &'static str,
         /// What it says.
         problem: String,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// The deadline given to a wait passed.
     #[error("still waiting after {after:?}, the deadline given to this wait{}", called(call))]
@@ -226,15 +259,19 @@ pub enum Error {
     },
     /// A key that no window of this job ever had.
     #[error(
-        "this key opens no window of PE {pe}: it was not made by that PE in this job, or its bytes were changed on the way"
+        "this key opens no window of PE {pe}: it was not made by that PE in this job, or its bytes were changed on the way{}",
+        called(call)
     )]
     WrongKey {
         /// PE that the key names.
         pe: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// A key that was valid once.
     #[error(
-        "PE {pe} has revoked this key (key's epoch {key_epoch}, now {epoch}): ask it for a new one"
+        "PE {pe} has revoked this key (key's epoch {key_epoch}, now {epoch}): ask it for a new one{}",
+        called(call)
     )]
     Revoked {
         /// PE that revoked it.
@@ -243,6 +280,8 @@ pub enum Error {
         key_epoch: u64,
         /// Epoch now in force.
         epoch: u64,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// Two lengths that must match do not.
     #[error("{what}: {left} and {right}, which do not match{}", called(call))]
@@ -365,7 +404,8 @@ pub enum Error {
     },
     /// Two PEs changed one element of a region, and neither had seen what the other did.
     #[error(
-        "a data race: PE {first} and PE {second} both wrote element {element} of this region, and PE {second} had not acquired what PE {first} released; order the two with a lock or a barrier"
+        "a data race: PE {first} and PE {second} both wrote element {element} of this region, and PE {second} had not acquired what PE {first} released; order the two with a lock or a barrier{}",
+        called(call)
     )]
     DataRace {
         /// The first one of the elements.
@@ -374,10 +414,17 @@ pub enum Error {
         first: usize,
         /// Who released it then.
         second: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// A call that this state of the job or object does not allow.
-    #[error("{0}")]
-    Misuse(&'static str),
+    #[error("{why}{}", called(call))]
+    Misuse {
+        /// What is wrong, and what to do.
+        why: &'static str,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
+    },
 }
 
 impl Error {
@@ -391,7 +438,12 @@ impl Error {
             | Error::NoSuchPe { call, .. }
             | Error::Misaligned { call, .. }
             | Error::AccessDenied { call, .. }
-            | Error::Length { call, .. } => call.as_deref(),
+            | Error::Length { call, .. }
+            | Error::Fabric { call, .. }
+            | Error::WrongKey { call, .. }
+            | Error::Revoked { call, .. }
+            | Error::DataRace { call, .. }
+            | Error::Misuse { call, .. } => call.as_deref(),
             _ => None,
         }
     }
@@ -407,10 +459,20 @@ impl Error {
             | Error::NoSuchPe { call, .. }
             | Error::Misaligned { call, .. }
             | Error::AccessDenied { call, .. }
-            | Error::Length { call, .. } => *call = of.map(Box::new),
+            | Error::Length { call, .. }
+            | Error::Fabric { call, .. }
+            | Error::WrongKey { call, .. }
+            | Error::Revoked { call, .. }
+            | Error::DataRace { call, .. }
+            | Error::Misuse { call, .. } => *call = of.map(Box::new),
             _ => {}
         }
         self
+    }
+
+    /// The error of a call that the state of the job or object does not allow.
+    pub const fn misuse(why: &'static str) -> Self {
+        Error::Misuse { why, call: None }
     }
 
     pub(crate) fn system(

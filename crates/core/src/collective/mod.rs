@@ -158,9 +158,9 @@ impl<T: Plain> Window<T> {
             let count = range
                 .end
                 .checked_sub(range.start)
-                .ok_or(Error::Misuse("a range that ends before it starts"))?;
+                .ok_or(Error::misuse("a range that ends before it starts"))?;
             let bytes = self.range(range.start, count)?;
-            let offset = self.inner.heap_offset().ok_or(Error::Misuse(
+            let offset = self.inner.heap_offset().ok_or(Error::misuse(
                 "collectives work on ordinary windows, not on restricted ones",
             ))?;
             Ok(Span {
@@ -213,7 +213,7 @@ fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
     if to.is_apart(from) {
         Ok(())
     } else {
-        Err(Error::Misuse(
+        Err(Error::misuse(
             "source and destination of a collective overlap: they must be the same elements, or have none in common",
         )
         .into())
@@ -222,7 +222,7 @@ fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
 
 fn check_disjoint(to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
     if to.overlaps(from) {
-        return Err(Error::Misuse(
+        return Err(Error::misuse(
             "source and destination of this collective overlap: they must not",
         )
         .into());
@@ -276,7 +276,7 @@ impl Team {
         if inside(to) && inside(from) {
             Ok(())
         } else {
-            Err(Error::Misuse("this place is one of another job").into())
+            Err(Error::misuse("this place is one of another job").into())
         }
     }
 
@@ -330,7 +330,7 @@ mod tests {
                     team.all_to_alls_places((to, 1), (from, 1), 1, 8),
                     team.combine_places(&bytes, Goal::All, to, from),
                 ] {
-                    assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+                    assert!(matches!(refused, Err(Error::Misuse { .. })), "{refused:?}");
                 }
             }
         })

@@ -267,7 +267,7 @@ impl Team {
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         match from.bytes.checked_rem(elements.size) {
             None => {
-                return Err(Error::Misuse("elements that are combined must have a size").into());
+                return Err(Error::misuse("elements that are combined must have a size").into());
             }
             Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
         }

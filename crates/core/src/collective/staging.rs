@@ -70,7 +70,7 @@ impl Team {
             false => in_use.swap(true, Ordering::Acquire),
         };
         if was_in_use {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "a collective call on values began while another one of the same team was under way, in another thread of this PE or in an operator; give each thread its own team, or let one do it",
             ).into());
         }

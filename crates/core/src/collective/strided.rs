@@ -31,7 +31,7 @@ impl Strided {
     fn new(place: SymmetricRange, size: usize, stride: usize, count: usize) -> Quick<Self> {
         if stride == 0 || size == 0 {
             return Err(
-                Error::Misuse("elements have a size, and strides of at least one element").into()
+                Error::misuse("elements have a size, and strides of at least one element").into()
             );
         }
         let bytes = match count.checked_sub(1) {
@@ -121,7 +121,7 @@ impl Team {
                 Strided::new(place, size_of::<T>(), stride, all)
             };
             if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
-                return Err(Error::Misuse(
+                return Err(Error::misuse(
                     "source and destination of this collective overlap: they must not",
                 )
                 .into());

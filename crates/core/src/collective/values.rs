@@ -286,7 +286,7 @@ impl Team {
         }
         let staging = self.stage()?;
         let most = STAGING_BYTES.checked_div(size_of::<T>());
-        match most.ok_or(Error::Misuse("elements that are combined must have a size"))? {
+        match most.ok_or(Error::misuse("elements that are combined must have a size"))? {
             0 => {
                 let mut each = elements.iter_mut();
                 each.try_for_each(|element| self.combine_large(&staging, operator, goal, element))

@@ -77,7 +77,7 @@ pub(super) const LINE: usize = size_of::<CacheLine>();
 /// Bytes of `len` elements, which a [`CacheLine`] aligns.
 pub(super) fn bytes_of<T: Plain>(len: usize) -> Result<usize> {
     if align_of::<T>() > align_of::<CacheLine>() {
-        return Err(Error::Misuse("shared data cannot be aligned to more than 128 bytes"));
+        return Err(Error::misuse("shared data cannot be aligned to more than 128 bytes"));
     }
     element_bytes::<T>(len)
 }

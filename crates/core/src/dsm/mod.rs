@@ -94,7 +94,7 @@ fn panicked(number: u32) -> Error {
 
 /// The error of a rescue by the holder itself.
 fn held_here() -> Error {
-    Error::Misuse("this PE holds the data: drop its guard first")
+    Error::misuse("this PE holds the data: drop its guard first")
 }
 
 /// Refuses a rescue where no PE has gone or panicked.
@@ -102,7 +102,7 @@ fn check_broken(pe: &Pe, poisoned: bool) -> Result<()> {
     if poisoned || (0..pe.npes()).any(|other| pe.control().state(other).departed().is_some()) {
         return Ok(());
     }
-    Err(Error::Misuse(
+    Err(Error::misuse(
         "all PEs that may have these data live: lock them; into_torn and into_released are for after a death",
     ))
 }

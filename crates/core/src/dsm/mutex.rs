@@ -4,11 +4,9 @@ use super::data::Data;
 use super::rwlock::{RwLock, WriteGuard};
 use crate::base::error::Result;
 use crate::base::shows;
-use crate::endpoint::calls;
 use crate::endpoint::recorder::objects::{ObjectKind, Stats};
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
-use std::panic::Location;
 use std::time::Duration;
 
 /// Data of the whole job that one thread of one PE uses at a time. `T` is plain data, or a slice
@@ -47,8 +45,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// to more than 128 bytes.
     #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        let _call = job.pe.begin("Mutex::new", Location::caller(), None);
-        RwLock::make(job, initial, false, ObjectKind::Mutex).map(Mutex)
+        job.pe.waiting_call("Mutex::new", None, || {
+            RwLock::make(job, initial, false, ObjectKind::Mutex).map(Mutex)
+        })
     }
 
     /// Makes a mutex that keeps the last released version of its data, so that they outlive a
@@ -60,8 +59,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// As for [`new`](Self::new).
     #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        let _call = job.pe.begin("Mutex::with_shadow", Location::caller(), None);
-        RwLock::make(job, initial, true, ObjectKind::Mutex).map(Mutex)
+        job.pe.waiting_call("Mutex::with_shadow", None, || {
+            RwLock::make(job, initial, true, ObjectKind::Mutex).map(Mutex)
+        })
     }
 
     /// Waits for the data. Not reentrant. Dropping the guard unlocks.
@@ -103,8 +103,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// As for [`lock`](Self::lock).
     #[track_caller]
     pub fn try_lock(&self) -> Result<Option<Guard<'_, T>>> {
-        let _call = self.0.pe().begin("Mutex::try_lock", Location::caller(), None);
-        Ok(self.0.try_write()?.map(Guard))
+        self.0.pe().call("Mutex::try_lock", None, || Ok(self.0.try_write()?.map(Guard)))
     }
 
     /// [`lock`](Self::lock) that gives up after `timeout`. The order has room for 64 waiters, or
@@ -115,11 +114,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// As for [`lock`](Self::lock), and [`Timeout`](crate::Error::Timeout).
     #[track_caller]
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
-        let _call = self.0.pe().begin("Mutex::lock_timeout", Location::caller(), None);
-        let at = Location::caller();
-        calls::within("Mutex::lock_timeout", Some(at), None, || {
-            self.0.write_timeout(timeout).map(Guard)
-        })
+        self.0
+            .pe()
+            .waiting_call("Mutex::lock_timeout", None, || self.0.write_timeout(timeout).map(Guard))
     }
 
     /// What this PE has done with the mutex so far. Near, each use is a hit and costs no messages.

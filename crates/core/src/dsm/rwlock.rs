@@ -2,7 +2,6 @@
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shows;
-use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::wait::limit::{Limit, Patience};
@@ -65,8 +64,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`Mutex::new`](super::Mutex::new).
     #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        let _call = job.pe.begin("RwLock::new", Location::caller(), None);
-        Self::make(job, initial, false, ObjectKind::RwLock)
+        job.pe.waiting_call("RwLock::new", None, || {
+            Self::make(job, initial, false, ObjectKind::RwLock)
+        })
     }
 
     /// Makes a lock that keeps the last released version of its data: see
@@ -77,8 +77,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`new`](Self::new).
     #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        let _call = job.pe.begin("RwLock::with_shadow", Location::caller(), None);
-        Self::make(job, initial, true, ObjectKind::RwLock)
+        job.pe.waiting_call("RwLock::with_shadow", None, || {
+            Self::make(job, initial, true, ObjectKind::RwLock)
+        })
     }
 
     pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: ObjectKind) -> Result<Self> {
@@ -148,15 +149,12 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
-        let _call = self.pe.begin("RwLock::read", Location::caller(), None);
-        let at = Location::caller();
-        let entered = calls::within("RwLock::read", Some(at), None, || {
-            self.enter(Mode::Shared, Patience::Forever)
-        });
-        match entered? {
-            Some(ticket) => Ok(self.reading(ticket)),
-            None => unreachable!("only a call that does not wait gets nothing"),
-        }
+        self.pe.waiting_call("RwLock::read", None, || {
+            match self.enter(Mode::Shared, Patience::Forever)? {
+                Some(ticket) => Ok(self.reading(ticket)),
+                None => unreachable!("only a call that does not wait gets nothing"),
+            }
+        })
     }
 
     /// Waits until the data may be changed.
@@ -189,14 +187,10 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[inline(never)]
     #[track_caller]
     pub(super) fn write_slowly(&self, call: &'static str) -> Result<WriteGuard<'_, T>> {
-        let at = Location::caller();
-        let _call = self.pe.begin(call, at, None);
-        let entered =
-            calls::within(call, Some(at), None, || self.enter(Mode::Alone, Patience::Forever));
-        match entered? {
+        self.pe.waiting_call(call, None, || match self.enter(Mode::Alone, Patience::Forever)? {
             Some(ticket) => Ok(self.writing(ticket)),
             None => unreachable!("only a call that does not wait gets nothing"),
-        }
+        })
     }
 
     /// [`read`](Self::read), if that needs no waiting for others; `None` otherwise.
@@ -205,8 +199,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`read`](Self::read).
     #[track_caller]
     pub fn try_read(&self) -> Result<Option<ReadGuard<'_, T>>> {
-        let _call = self.pe.begin("RwLock::try_read", Location::caller(), None);
-        Ok(self.enter(Mode::Shared, Patience::Try)?.map(|ticket| self.reading(ticket)))
+        self.pe.call("RwLock::try_read", None, || {
+            Ok(self.enter(Mode::Shared, Patience::Try)?.map(|ticket| self.reading(ticket)))
+        })
     }
 
     /// [`write`](Self::write), if that needs no waiting for others; `None` otherwise.
@@ -215,8 +210,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`read`](Self::read).
     #[track_caller]
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
-        let _call = self.pe.begin("RwLock::try_write", Location::caller(), None);
-        Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
+        self.pe.call("RwLock::try_write", None, || {
+            Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
+        })
     }
 
     /// [`read`](Self::read) that gives up after `timeout`. The order has room for 64 waiters, or
@@ -227,12 +223,13 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`read`](Self::read), and [`Error::Timeout`].
     #[track_caller]
     pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
-        let _call = self.pe.begin("RwLock::read_timeout", Location::caller(), None);
-        let limit = Limit::new(timeout);
-        let ticket = self.enter(Mode::Shared, limit.patience())?;
-        ticket
-            .map(|ticket| self.reading(ticket))
-            .ok_or(Error::Timeout { after: timeout, call: None })
+        self.pe.waiting_call("RwLock::read_timeout", None, || {
+            let limit = Limit::new(timeout);
+            let ticket = self.enter(Mode::Shared, limit.patience())?;
+            ticket
+                .map(|ticket| self.reading(ticket))
+                .ok_or(Error::Timeout { after: timeout, call: None })
+        })
     }
 
     /// [`write`](Self::write) that gives up after `timeout`. The order has limited room for
@@ -242,12 +239,13 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`read`](Self::read), and [`Error::Timeout`].
     #[track_caller]
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
-        let _call = self.pe.begin("RwLock::write_timeout", Location::caller(), None);
-        let limit = Limit::new(timeout);
-        let ticket = self.enter(Mode::Alone, limit.patience())?;
-        ticket
-            .map(|ticket| self.writing(ticket))
-            .ok_or(Error::Timeout { after: timeout, call: None })
+        self.pe.waiting_call("RwLock::write_timeout", None, || {
+            let limit = Limit::new(timeout);
+            let ticket = self.enter(Mode::Alone, limit.patience())?;
+            ticket
+                .map(|ticket| self.writing(ticket))
+                .ok_or(Error::Timeout { after: timeout, call: None })
+        })
     }
 
     /// What this PE has done with the lock so far. Far, a hand-over is a version of the data that

@@ -65,7 +65,7 @@ pub(crate) fn check_together(one: &impl Belongs, other: &impl Belongs) -> Result
 
 #[cold]
 fn refused() -> Result<()> {
-    Err(Error::Misuse(
+    Err(Error::misuse(
         "these handles belong to two jobs, or to two PEs of one: give a call windows, spans, signals \
          and teams that the same PE has made in the same job",
     ))

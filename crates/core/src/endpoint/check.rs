@@ -72,7 +72,7 @@ impl Pe {
     #[inline]
     pub(crate) fn may_lock(&self, offset: u64) -> Quick<()> {
         if self.is_checked() && self.layer::<Holders>().have(|held| held == offset) {
-            return Err(Box::new(Error::Misuse(
+            return Err(Box::new(Error::misuse(
                 "this thread has this lock already, and would wait for itself: give it back first (in Rust, drop what `lock` gave; in C, shmem_clear_lock)",
             )));
         }

@@ -93,7 +93,7 @@ pub(crate) fn exits() -> bool {
 #[cold]
 #[inline(never)]
 fn not_the_pe(pe: &Pe) -> Option<Error> {
-    (!pe.is_this_process()).then_some(Error::Misuse(NOT_THE_PE))
+    (!pe.is_this_process()).then_some(Error::misuse(NOT_THE_PE))
 }
 
 /// Changes this PE's participation. The first process that takes part is the PE, even if it is a
@@ -104,10 +104,10 @@ pub(crate) fn take_part(pe: &Pe, part: Participation) -> Result<()> {
     let takes_over =
         !pe.is_this_process() && (before, part) == (Participation::NotYet, Participation::Taking);
     if !pe.is_this_process() && !takes_over {
-        return Err(Error::Misuse(NOT_THE_PE));
+        return Err(Error::misuse(NOT_THE_PE));
     }
     if !takes_over && (before, part) == (Participation::Taking, Participation::Taking) {
-        return Err(Error::Misuse(
+        return Err(Error::misuse(
             "another copy of the library in this process takes part in the job already: a program \
              uses the C library, or Python's module, not both",
         ));
@@ -115,7 +115,7 @@ pub(crate) fn take_part(pe: &Pe, part: Participation) -> Result<()> {
     let of_another = before == Participation::Taking
         && control.process(me) != i32::try_from(std::process::id()).ok();
     if of_another || !control.step_part(me, before, part) {
-        return Err(Error::Misuse(
+        return Err(Error::misuse(
             "another process of this PE takes part in the job already: one that it has forked off, \
              or its parent; initialise in one of them",
         ));

@@ -290,10 +290,7 @@ impl Pe {
     ) -> Result<R> {
         let at = Location::caller();
         let _recording = self.begin(name, at, window);
-        match call() {
-            Ok(value) => Ok(value),
-            Err(error) => Err(error.into().of_call(Some(Call { name, pe: self.me, at, window }))),
-        }
+        Call { name, pe: self.me, at, window }.of_any(call)
     }
 
     /// [`call`](Self::call) of a function that may wait for other PEs: a report of long waits names

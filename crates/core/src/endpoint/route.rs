@@ -354,7 +354,7 @@ fn far_compare_swap(pe: &Pe, at: FarAddress, size: usize, expected: u64, new: u6
 }
 
 /// The call of a [`Remote`](crate::Remote) that makes an atomic.
-fn name_of(op: AtomicOp) -> &'static str {
+pub(crate) fn name_of(op: AtomicOp) -> &'static str {
     match op {
         AtomicOp::Add => "Remote::fetch_add",
         AtomicOp::And => "Remote::fetch_and",

@@ -97,7 +97,7 @@ thread_local! {
 
 /// A refusal of the machine, as an error.
 pub fn refused(problem: String) -> Error {
-    Error::Fabric { fabric: "simulated machine", problem }
+    Error::Fabric { fabric: "simulated machine", problem, call: None }
 }
 
 /// What a machine may have hardware for.

@@ -46,7 +46,7 @@ impl Process {
         match self.id == std::process::id() {
             true => Ok(lock(&self.own)),
             // A forked process must not use its parent's turn.
-            false => Err(Error::Misuse(NOT_THE_PE)),
+            false => Err(Error::misuse(NOT_THE_PE)),
         }
     }
 

@@ -209,14 +209,17 @@ impl Job {
     /// The error with which an earlier write failed.
     #[track_caller]
     pub fn is_quiet(&self) -> Result<bool> {
-        let _call = self.pe.begin("Job::is_quiet", Location::caller(), None);
-        match self.pe.has_far() {
-            true => {
-                self.pe.fabric().is_quiet().inspect(|&quiet| polling::has_looked(&self.pe, quiet))
+        self.pe.call("Job::is_quiet", None, || {
+            match self.pe.has_far() {
+                true => self
+                    .pe
+                    .fabric()
+                    .is_quiet()
+                    .inspect(|&quiet| polling::has_looked(&self.pe, quiet)),
+                // Visible in the order they were made; what follows this sees them.
+                false => self.quiet().map(|()| true),
             }
-            // Visible in the order they were made; what follows this sees them.
-            false => self.quiet().map(|()| true),
-        }
+        })
     }
 
     /// Says that the program computes for `ns` nanoseconds. On a simulated machine that time
@@ -252,8 +255,7 @@ impl Job {
     /// [`TooMany`](crate::Error::TooMany), [`PeerFailed`](crate::Error::PeerFailed).
     #[track_caller]
     pub fn team_among(&self, pes: &[usize]) -> Result<Team> {
-        let _call = self.pe.begin("Job::team_among", Location::caller(), None);
-        self.world.among(pes)
+        self.pe.waiting_call("Job::team_among", None, || self.world.among(pes))
     }
 
     /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher at once

@@ -1,6 +1,6 @@
 //! Leaving a job in order.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Call, Error, Result};
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
@@ -18,13 +18,16 @@ impl Job {
     /// # Errors
     /// The error of an earlier write. [`Error::Misuse`] while a block of a multicast channel is
     /// shown by a [`Peek`](crate::Peek) and not popped: its memory would be freed.
+    #[track_caller]
     pub fn finalize(&self) -> Result<()> {
-        if self.pe.is_this_process() && self.pe.shows_memory() {
-            return Err(Error::Misuse(
-                "a block of a multicast channel is still being read: pop it, or drop the channel, before `finalize`",
-            ));
-        }
-        self.pe.finalize()
+        Call::here(NAME, self.pe.me(), None).of(|| {
+            if self.pe.is_this_process() && self.pe.shows_memory() {
+                return Err(Error::misuse(
+                    "a block of a multicast channel is still being read: pop it, or drop the channel, before `finalize`",
+                ));
+            }
+            self.pe.finalize()
+        })
     }
 }
 

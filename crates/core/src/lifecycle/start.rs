@@ -180,7 +180,7 @@ impl Job {
         } else if mine.is_some_and(|mine| control.is_left_to_successor(me, mine)) {
             control.forget_globals(me);
         } else {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "this PE has joined its job already, in another process, or by another copy of the library in this one: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it. A program that uses the C library cannot use Python's module, too",
             ));
         }
@@ -251,7 +251,7 @@ impl Job {
         f: impl Fn(Job) -> R + Sync,
     ) -> Result<Vec<R>> {
         if n == 0 {
-            return Err(Error::Misuse("a job has at least one PE"));
+            return Err(Error::misuse("a job has at least one PE"));
         }
         let check = options.check.map_or_else(check::asked, Ok)?;
         check_settings()?;
@@ -415,11 +415,11 @@ mod tests {
     #[test]
     fn late_errors_surface_at_the_next_quiet() {
         let quiets = Job::threads(1, |job| {
-            job.pe.surface_later(Error::Misuse("late"));
+            job.pe.surface_later(Error::misuse("late"));
             [(); 2].map(|()| job.quiet())
         });
         let quiets = quiets.unwrap().remove(0);
-        assert!(matches!(quiets, [Err(Error::Misuse("late")), Ok(())]), "{quiets:?}");
+        assert!(matches!(quiets, [Err(Error::Misuse { why: "late", .. }), Ok(())]), "{quiets:?}");
     }
 
     /// Runs `f` in a forked child, and gives its result.
@@ -439,7 +439,7 @@ mod tests {
     }
 
     fn is_misuse<T>(result: Result<T>) -> bool {
-        matches!(result, Err(Error::Misuse(_)))
+        matches!(result, Err(Error::Misuse { .. }))
     }
 
     #[test]

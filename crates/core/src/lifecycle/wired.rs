@@ -43,7 +43,7 @@ impl Place {
                 control
             }
             None => mine.and_then(|mine| left_by_predecessor(me, npes, mine)).ok_or(
-                Error::Misuse("this process has taken part in its job already, as another program: a program may be replaced by `exec` before it initialises memonet, and not afterwards"),
+                Error::misuse("this process has taken part in its job already, as another program: a program may be replaced by `exec` before it initialises memonet, and not afterwards"),
             )?,
         };
         let far = (0..npes).filter(|&pe| !self.near[pe]).collect();

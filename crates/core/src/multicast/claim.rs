@@ -4,11 +4,10 @@ use super::Multicast;
 use super::reader::{Reader, Record};
 use super::ring::Fragment;
 use super::writer::{Room, Writer};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Call, Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
 use std::ops::{Deref, DerefMut};
-use std::panic::Location;
 
 impl<T: Plain> Multicast<T> {
     /// Publishes a block of any length, 0 included. Waits where a reader is too far behind. Writer
@@ -20,8 +19,11 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
-        let _call = self.writer()?.pe.begin("Multicast::publish", Location::caller(), None);
-        publish(self.writer()?, block)
+        let call = Call::here("Multicast::publish", self.pe, None);
+        call.of(move || {
+            let _call = self.writer()?.pe.begin(call.name, call.at, None);
+            publish(self.writer()?, block)
+        })
     }
 
     /// Gives memory for a block of `len` elements: the memory where the readers read it, with
@@ -35,14 +37,17 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn claim(&mut self, len: usize) -> Result<Claim<'_, T>> {
-        let _call = self.writer()?.pe.begin("Multicast::claim", Location::caller(), None);
-        let bytes = block_bytes::<T>(len)?;
-        let writer = self.writer()?;
-        if bytes > writer.ring().most() {
-            return Ok(Claim::private(writer, len));
-        }
-        let room = writer.room(bytes)?;
-        Ok(Claim::in_place(writer, room, len))
+        let call = Call::here("Multicast::claim", self.pe, None);
+        call.of(move || {
+            let _call = self.writer()?.pe.begin(call.name, call.at, None);
+            let bytes = block_bytes::<T>(len)?;
+            let writer = self.writer()?;
+            if bytes > writer.ring().most() {
+                return Ok(Claim::private(writer, len));
+            }
+            let room = writer.room(bytes)?;
+            Ok(Claim::in_place(writer, room, len))
+        })
     }
 
     /// [`claim`](Self::claim), if that needs no waiting.
@@ -52,11 +57,13 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn try_claim(&mut self, len: usize) -> Result<Option<Claim<'_, T>>> {
-        let _call = self.writer()?.pe.begin("Multicast::try_claim", Location::caller(), None);
+        let call = Call::here("Multicast::try_claim", self.pe, None);
+        call.of(move || {
+            let _call = self.writer()?.pe.begin(call.name, call.at, None);
         let bytes = block_bytes::<T>(len)?;
         let writer = self.writer()?;
         if bytes > writer.ring().most() {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "a block of more than `most_in_place` elements is published in parts, which may have to wait: use `claim`, or make the channel with more capacity",
             ));
         }
@@ -64,6 +71,7 @@ impl<T: Plain> Multicast<T> {
             Some(room) => Ok(Some(Claim::in_place(writer, room, len))),
             None => Ok(None),
         }
+        })
     }
 
     /// Waits for the next block, and replaces the contents of `to` by it. Readers only.
@@ -74,18 +82,21 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
-        let _call = self.reader()?.pe.begin("Multicast::recv", Location::caller(), None);
-        if !self.assembled {
-            let reader = self.reader()?;
-            let record = reader.next("Multicast::recv")?;
-            if record.part == Fragment::WHOLE {
-                return self.take(record, to);
+        let call = Call::here("Multicast::recv", self.pe, None);
+        call.of(move || {
+            let _call = self.reader()?.pe.begin(call.name, call.at, None);
+            if !self.assembled {
+                let reader = self.reader()?;
+                let record = reader.next(call)?;
+                if record.part == Fragment::WHOLE {
+                    return self.take(record, to);
+                }
+                self.assemble(call, record)?;
             }
-            self.assemble("Multicast::recv", record)?;
-        }
-        std::mem::swap(to, &mut self.block);
-        self.forget_assembled();
-        Ok(())
+            std::mem::swap(to, &mut self.block);
+            self.forget_assembled();
+            Ok(())
+        })
     }
 
     /// [`recv`](Self::recv), if the next block has come; gives whether it has. Parts of a large
@@ -96,19 +107,22 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn try_recv(&mut self, to: &mut Vec<T>) -> Result<bool> {
-        let _call = self.reader()?.pe.begin("Multicast::try_recv", Location::caller(), None);
-        while !self.assembled {
-            let Some(record) = self.reader()?.try_next()? else {
-                return Ok(false);
-            };
-            if record.part == Fragment::WHOLE {
-                return self.take(record, to).map(|()| true);
+        let call = Call::here("Multicast::try_recv", self.pe, None);
+        call.of(move || {
+            let _call = self.reader()?.pe.begin(call.name, call.at, None);
+            while !self.assembled {
+                let Some(record) = self.reader()?.try_next()? else {
+                    return Ok(false);
+                };
+                if record.part == Fragment::WHOLE {
+                    return self.take(record, to).map(|()| true);
+                }
+                self.append(record)?;
             }
-            self.append(record)?;
-        }
-        std::mem::swap(to, &mut self.block);
-        self.forget_assembled();
-        Ok(true)
+            std::mem::swap(to, &mut self.block);
+            self.forget_assembled();
+            Ok(true)
+        })
     }
 
     /// Waits for the next block, and shows it where it is. It stays the next block until
@@ -123,16 +137,19 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn peek(&mut self) -> Result<Peek<'_, T>> {
-        let _call = self.reader()?.pe.begin("Multicast::peek", Location::caller(), None);
-        if !self.assembled {
-            let reader = self.reader()?;
-            let record = reader.next("Multicast::peek")?;
-            if record.part == Fragment::WHOLE && !self.reader()?.copies() {
-                return self.show(record);
+        let call = Call::here("Multicast::peek", self.pe, None);
+        call.of(move || {
+            let _call = self.reader()?.pe.begin(call.name, call.at, None);
+            if !self.assembled {
+                let reader = self.reader()?;
+                let record = reader.next(call)?;
+                if record.part == Fragment::WHOLE && !self.reader()?.copies() {
+                    return self.show(record);
+                }
+                self.assemble(call, record)?;
             }
-            self.assemble("Multicast::peek", record)?;
-        }
-        Ok(Peek::assembled(self))
+            Ok(Peek::assembled(self))
+        })
     }
 
     /// [`peek`](Self::peek), if the next block has come.
@@ -142,17 +159,20 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn try_peek(&mut self) -> Result<Option<Peek<'_, T>>> {
-        let _call = self.reader()?.pe.begin("Multicast::try_peek", Location::caller(), None);
-        while !self.assembled {
-            let Some(record) = self.reader()?.try_next()? else {
-                return Ok(None);
-            };
-            if record.part == Fragment::WHOLE && !self.reader()?.copies() {
-                return self.show(record).map(Some);
+        let call = Call::here("Multicast::try_peek", self.pe, None);
+        call.of(move || {
+            let _call = self.reader()?.pe.begin(call.name, call.at, None);
+            while !self.assembled {
+                let Some(record) = self.reader()?.try_next()? else {
+                    return Ok(None);
+                };
+                if record.part == Fragment::WHOLE && !self.reader()?.copies() {
+                    return self.show(record).map(Some);
+                }
+                self.append(record)?;
             }
-            self.append(record)?;
-        }
-        Ok(Some(Peek::assembled(self)))
+            Ok(Some(Peek::assembled(self)))
+        })
     }
 
     /// Copies a whole block, and consumes it.
@@ -176,7 +196,7 @@ impl<T: Plain> Multicast<T> {
     fn append(&mut self, record: Record) -> Result<()> {
         let Multicast { end, block, .. } = self;
         let super::End::Reader(reader) = end else {
-            return Err(Error::Misuse("this PE is no reader of this multicast channel"));
+            return Err(Error::misuse("this PE is no reader of this multicast channel"));
         };
         if record.part.first {
             block.clear();
@@ -186,9 +206,8 @@ impl<T: Plain> Multicast<T> {
         Ok(())
     }
 
-    /// Waits for the rest of a block whose next record has come, in the call `call` of the program.
-    #[track_caller]
-    fn assemble(&mut self, call: &'static str, mut record: Record) -> Result<()> {
+    /// Waits for the rest of a block whose next record has come, in a call of the program.
+    fn assemble(&mut self, call: Call, mut record: Record) -> Result<()> {
         loop {
             self.append(record)?;
             if self.assembled {
@@ -217,7 +236,7 @@ fn elements<T>(record: Record) -> Result<usize> {
     if record.len.is_multiple_of(size_of::<T>()) {
         Ok(record.len / size_of::<T>())
     } else {
-        Err(Error::Misuse(
+        Err(Error::misuse(
             "the ring of a multicast channel was written over: something stored to memory that is not its own",
         ))
     }
@@ -303,14 +322,14 @@ impl<'a, T: Plain> Claim<'a, T> {
     #[inline]
     #[track_caller]
     pub fn commit(self) -> Result<()> {
-        let _call = self.writer.pe.begin("Claim::commit", Location::caller(), None);
-        match self.memory {
+        let pe = self.writer.pe.clone();
+        pe.call("Claim::commit", None, || match self.memory {
             Memory::InPlace(room, _) => {
                 self.writer.publish(room, self.len * size_of::<T>(), Fragment::WHOLE);
                 Ok(())
             }
             Memory::Private(block) => publish(self.writer, &block[..self.len]),
-        }
+        })
     }
 
     /// Publishes only the first `len` elements.

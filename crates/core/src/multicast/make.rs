@@ -151,7 +151,19 @@ impl Job {
         readers: &[usize],
         options: MulticastOptions,
     ) -> Result<Multicast<T>> {
-        let _call = self.pe.begin("Job::multicast", Location::caller(), None);
+        let made = Location::caller();
+        self.pe.waiting_call("Job::multicast", None, || {
+            self.make_multicast(writer, readers, options, made)
+        })
+    }
+
+    fn make_multicast<T: Plain>(
+        &self,
+        writer: usize,
+        readers: &[usize],
+        options: MulticastOptions,
+        made: &'static Location<'static>,
+    ) -> Result<Multicast<T>> {
         let unit = align_of::<T>().max(8) as u64;
         // Room to align the ring, as windows are aligned to less.
         let slack = if unit > LINE { unit } else { 0 };
@@ -179,7 +191,7 @@ impl Job {
             kind: KIND_MULTICAST,
             shape: (size_of::<T>() as u64) << 16 | align_of::<T>() as u64,
             digest,
-            made: std::panic::Location::caller(),
+            made,
         };
         let window = self.window_of::<ReaderLine>(terms, lines, WindowOptions::new(), |_| {})?;
         let start = window.inner.heap_offset().expect("not a restricted window");
@@ -222,7 +234,14 @@ impl Job {
             Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, means))),
             None => End::Neither,
         };
-        Ok(Multicast { end, delivery, block: Vec::new(), assembled: false, element: PhantomData })
+        Ok(Multicast {
+            pe: self.pe(),
+            end,
+            delivery,
+            block: Vec::new(),
+            assembled: false,
+            element: PhantomData,
+        })
     }
 
     /// Chooses alike at all PEs: from the job's record, and from the fabric's offers to all.
@@ -309,7 +328,7 @@ impl Job {
         for &pe in std::iter::once(&writer).chain(readers) {
             self.pe.check_pe(pe)?;
             if std::mem::replace(&mut seen[pe], true) {
-                return Err(Error::Misuse(
+                return Err(Error::misuse(
                     "a PE is in a multicast channel twice: readers are other PEs than the writer, each named once",
                 ));
             }

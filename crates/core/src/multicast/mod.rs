@@ -203,6 +203,8 @@ pub(crate) fn check_setting() -> Result<()> {
 /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
 /// ```
 pub struct Multicast<T> {
+    /// This PE.
+    pe: usize,
     end: End,
     delivery: Delivery,
     /// The parts of a block that have come.
@@ -225,7 +227,7 @@ impl<T: Plain> Multicast<T> {
     fn writer(&mut self) -> Result<&mut writer::Writer> {
         match &mut self.end {
             End::Writer(writer) => Ok(writer),
-            _ => Err(Error::Misuse("this PE is not the writer of this multicast channel")),
+            _ => Err(Error::misuse("this PE is not the writer of this multicast channel")),
         }
     }
 
@@ -233,7 +235,7 @@ impl<T: Plain> Multicast<T> {
     fn reader(&mut self) -> Result<&mut reader::Reader> {
         match &mut self.end {
             End::Reader(reader) => Ok(reader),
-            _ => Err(Error::Misuse("this PE is no reader of this multicast channel")),
+            _ => Err(Error::misuse("this PE is no reader of this multicast channel")),
         }
     }
 

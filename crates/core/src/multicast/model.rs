@@ -3,7 +3,7 @@
 use super::make::{Channel, Means, MulticastOptions, Places};
 use super::ring::Fragment;
 use super::{Delivery, reader, writer};
-use crate::base::error::Result;
+use crate::base::error::{Call, Result};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use crate::window::Inner;
@@ -92,7 +92,7 @@ impl Sender {
 
 impl Receiver {
     pub(crate) fn receive(&mut self) -> Result<u64> {
-        let record = self.0.next("a model")?;
+        let record = self.0.next(Call::here("a model", 0, None))?;
         assert_eq!(record.len, 8);
         // SAFETY: a word of the ring, aligned.
         let value = unsafe { shm::load(self.0.block().cast()) };

@@ -6,7 +6,7 @@ use super::position::{LEFT, PositionLine};
 use super::ring::{Fragment, Header, Ring};
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
-use crate::base::error::{Error, Quick, Result};
+use crate::base::error::{Call, Error, Quick, Result};
 use crate::base::shm;
 use crate::base::status::State;
 use crate::endpoint::calls;
@@ -16,7 +16,6 @@ use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Inner;
-use std::panic::Location;
 use std::sync::Arc;
 
 pub(super) struct Reader {
@@ -157,10 +156,9 @@ impl Reader {
         }
     }
 
-    /// Waits for the next record, in the call `call` of the program.
+    /// Waits for the next record, in a call of the program.
     #[inline(always)]
-    #[track_caller]
-    pub(super) fn next(&mut self, call: &'static str) -> Result<Record> {
+    pub(super) fn next(&mut self, call: Call) -> Result<Record> {
         let found = wait::first_looks(&self.pe, &mut || self.has_next().then_some(()));
         if found.is_some()
             && let Some(record) = self.look()?
@@ -169,8 +167,7 @@ impl Reader {
         }
         // `wait` has another error type. With this call's own, it would write into this call's
         // result, which would then be in memory even where nothing is waited for.
-        let at = Some(Location::caller());
-        Ok(calls::within(call, at, None, || self.wait())?)
+        Ok(calls::within(call.name, Some(call.at), None, || self.wait())?)
     }
 
     #[cold]

@@ -208,7 +208,7 @@ impl Ring {
             }
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
             END if len == 0 => Ok(Header::End),
-            _ => Err(Error::Misuse(
+            _ => Err(Error::misuse(
                 "the ring of a multicast channel was written over: something stored to memory that is not its own",
             )),
         }

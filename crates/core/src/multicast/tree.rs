@@ -148,7 +148,7 @@ impl Node {
     /// [`Error::Misuse`] once this PE has left the job.
     pub(super) fn check(&self) -> Result<()> {
         if self.left.load(Ordering::Acquire) {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "this PE has finalised: it reads no more of its multicast channels",
             ));
         }

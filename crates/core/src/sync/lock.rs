@@ -259,7 +259,7 @@ impl<'a> Queue<'a> {
             return Err(error.into());
         }
         let Some(turns) = turns_held(self.read(STATE)) else {
-            return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
+            return Err(Error::misuse("this PE does not hold the lock that it is to clear").into());
         };
         self.pe.unlocked(self.offset);
         self.hand_over(turns)
@@ -428,7 +428,7 @@ impl<'a> Queue<'a> {
     fn other(&self, number: u32) -> Quick<usize> {
         match (number as usize).checked_sub(1) {
             Some(pe) if pe < self.pe.npes() && pe != self.pe.me() => Ok(pe),
-            _ => Err(Error::Misuse("this is no lock: its word was not zero before its first use, or something else wrote to it").into()),
+            _ => Err(Error::misuse("this is no lock: its word was not zero before its first use, or something else wrote to it").into()),
         }
     }
 
@@ -594,7 +594,7 @@ impl<'a> Queue<'a> {
 
 #[cold]
 fn no_lock() -> Box<Error> {
-    Box::new(Error::Misuse(
+    Box::new(Error::misuse(
         "this is no lock: its word was not zero before its first use, or something else wrote to it",
     ))
 }

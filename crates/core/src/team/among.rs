@@ -19,7 +19,7 @@ impl Team {
     /// [`Job::team_among`](crate::Job::team_among); this team is the job's team of all PEs.
     pub(crate) fn among(&self, pes: &[usize]) -> Result<Team> {
         self.check(pes)?;
-        let rank = rank_of(pes, self.pe.me()).ok_or(Error::Misuse(
+        let rank = rank_of(pes, self.pe.me()).ok_or(Error::misuse(
             "a team without a parent is made by its own members: this PE is none",
         ))?;
         Algorithm::forced(pes.len())?;

@@ -391,7 +391,7 @@ impl Team {
             match left.get_mut(pe) {
                 Some(left) if *left => *left = false,
                 _ if self.members.contains(&pe) => {
-                    return Err(Error::Misuse("a PE stands twice in the list of a team's members"));
+                    return Err(Error::misuse("a PE stands twice in the list of a team's members"));
                 }
                 _ => {
                     return Err(Error::NoSuchPe { pe, npes: self.members.len(), call: None });

@@ -3,7 +3,6 @@
 use super::Team;
 use crate::base::error::{Error, Result};
 use crate::sync::barrier::{Algorithm, rank_of};
-use std::panic::Location;
 
 impl Team {
     /// Makes a team of the `size` members of this team with ranks `start`, `start + stride`, and so
@@ -31,17 +30,18 @@ impl Team {
     /// [`Error::PeerFailed`].
     #[track_caller]
     pub fn split_strided(&self, start: usize, stride: isize, size: usize) -> Result<Option<Team>> {
-        let _call = self.pe.begin("Team::split_strided", Location::caller(), None);
-        let pes = self.strided(start, stride, size).and_then(|pes| {
-            Algorithm::forced(size)?;
-            Ok(pes)
-        });
-        let (arguments, pes) = match pes {
-            Ok(pes) => (Ok(format!("start {start}, stride {stride}, size {size}")), pes),
-            Err(error) => (Err(error), Vec::new()),
-        };
-        let slot = self.agree("split_strided", arguments, &self.members)?;
-        self.take_slot(&slot, &pes)
+        self.pe.waiting_call("Team::split_strided", None, || {
+            let pes = self.strided(start, stride, size).and_then(|pes| {
+                Algorithm::forced(size)?;
+                Ok(pes)
+            });
+            let (arguments, pes) = match pes {
+                Ok(pes) => (Ok(format!("start {start}, stride {stride}, size {size}")), pes),
+                Err(error) => (Err(error), Vec::new()),
+            };
+            let slot = self.agree("split_strided", arguments, &self.members)?;
+            self.take_slot(&slot, &pes)
+        })
     }
 
     /// Lays the members out in rows of `xrange`, by rank, and makes the teams of this PE's row and
@@ -68,29 +68,31 @@ impl Team {
     /// team is made. And [`Error::PeerFailed`].
     #[track_caller]
     pub fn split_2d(&self, xrange: usize) -> Result<(Team, Team)> {
-        let _call = self.pe.begin("Team::split_2d", Location::caller(), None);
-        let width = xrange.clamp(1, self.len());
-        let (x, y) = (self.rank % width, self.rank / width);
-        let row = &self.members[y * width..self.len().min((y + 1) * width)];
-        let column: Vec<usize> = self.members.iter().skip(x).step_by(width).copied().collect();
-        let allowed = if xrange == 0 {
-            Err(Error::Misuse("rows of a team have at least one member: xrange must not be 0"))
-        } else {
-            Algorithm::forced(row.len()).and_then(|_| Algorithm::forced(column.len()))
-        };
-        let arguments = format!("rows of {width}");
-        let first = self.agree("split_2d", allowed.map(|_| arguments.clone()), &self.members)?;
-        // All members get the same answer here too.
-        let second = match self.agree("split_2d", Ok(arguments), &self.members) {
-            Ok(second) => second,
-            Err(error) => {
-                self.pe.release_slot(first.slot);
-                return Err(error);
-            }
-        };
-        let row = Self::in_slot(&self.pe, row.into(), x, &first)?;
-        let column = Self::in_slot(&self.pe, column.into(), y, &second)?;
-        Ok((row, column))
+        self.pe.waiting_call("Team::split_2d", None, || {
+            let width = xrange.clamp(1, self.len());
+            let (x, y) = (self.rank % width, self.rank / width);
+            let row = &self.members[y * width..self.len().min((y + 1) * width)];
+            let column: Vec<usize> = self.members.iter().skip(x).step_by(width).copied().collect();
+            let allowed = if xrange == 0 {
+                Err(Error::misuse("rows of a team have at least one member: xrange must not be 0"))
+            } else {
+                Algorithm::forced(row.len()).and_then(|_| Algorithm::forced(column.len()))
+            };
+            let arguments = format!("rows of {width}");
+            let first =
+                self.agree("split_2d", allowed.map(|_| arguments.clone()), &self.members)?;
+            // All members get the same answer here too.
+            let second = match self.agree("split_2d", Ok(arguments), &self.members) {
+                Ok(second) => second,
+                Err(error) => {
+                    self.pe.release_slot(first.slot);
+                    return Err(error);
+                }
+            };
+            let row = Self::in_slot(&self.pe, row.into(), x, &first)?;
+            let column = Self::in_slot(&self.pe, column.into(), y, &second)?;
+            Ok((row, column))
+        })
     }
 
     /// Makes the team of the members on this PE's node, in the order of this team: this PE and they
@@ -111,26 +113,27 @@ impl Team {
     /// ```
     #[track_caller]
     pub fn split_by_node(&self) -> Result<Team> {
-        let _call = self.pe.begin("Team::split_by_node", Location::caller(), None);
-        let (pe, record) = (&self.pe, self.pe.record());
-        if !record.is_mixed() && !record.is_one_node() {
-            return self.among(&[pe.me()]);
-        }
-        let is_here = |&other: &usize| other == pe.me() || record.are_near([pe.me(), other]);
-        let members: Vec<usize> = self.members.iter().copied().filter(is_here).collect();
-        let rank = rank_of(&members, pe.me()).expect("this PE is on its node");
-        let allowed = Algorithm::forced(members.len()).map(|_| String::new());
-        let slot = self.agree("split_by_node", allowed, &self.members)?;
-        Self::in_slot(pe, members.into(), rank, &slot)
+        self.pe.waiting_call("Team::split_by_node", None, || {
+            let (pe, record) = (&self.pe, self.pe.record());
+            if !record.is_mixed() && !record.is_one_node() {
+                return self.among(&[pe.me()]);
+            }
+            let is_here = |&other: &usize| other == pe.me() || record.are_near([pe.me(), other]);
+            let members: Vec<usize> = self.members.iter().copied().filter(is_here).collect();
+            let rank = rank_of(&members, pe.me()).expect("this PE is on its node");
+            let allowed = Algorithm::forced(members.len()).map(|_| String::new());
+            let slot = self.agree("split_by_node", allowed, &self.members)?;
+            Self::in_slot(pe, members.into(), rank, &slot)
+        })
     }
 
     /// PE numbers of members at a stride.
     fn strided(&self, start: usize, stride: isize, size: usize) -> Result<Vec<usize>> {
         if size == 0 {
-            return Err(Error::Misuse("a team has at least one member: its size must not be 0"));
+            return Err(Error::misuse("a team has at least one member: its size must not be 0"));
         }
         if stride == 0 && size > 1 {
-            return Err(Error::Misuse("a stride of 0 is for a team of one"));
+            return Err(Error::misuse("a stride of 0 is for a team of one"));
         }
         // If both ends are inside, all ranks are.
         let last = start as i128 + stride as i128 * (size as i128 - 1);

@@ -489,7 +489,7 @@ impl Team {
         // As in barriers, this may miss two threads that come within nanoseconds of each other, and
         // costs nothing.
         if waiting.load(Ordering::Relaxed) {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "two threads of one PE are in collectives of the same team at once; give each its own, or let one thread do it",
             ).into());
         }

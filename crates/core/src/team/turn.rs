@@ -207,7 +207,7 @@ fn calls(pe: &Pe) -> MutexGuard<'_, [u64; MAX_CALLS]> {
 fn note(pe: &Pe, set: u64) -> Result<usize> {
     let mut calls = calls(pe);
     if calls.contains(&set) {
-        return Err(Error::Misuse(
+        return Err(Error::misuse(
             "two threads of a PE make a team of the same PEs at once: the others could not tell which is which",
         ));
     }

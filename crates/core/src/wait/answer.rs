@@ -12,6 +12,7 @@
 //!   this process has mapped, and writes to memory that no other part of the library reads. Of far
 //!   PEs it asks nothing, as their answers could take any time. A front end that tells the place of
 //!   the call may wait for its interpreter, but for no PE: that is its [contract](callers::Caller).
+//!   In C programs it walks the stack, for which it takes the lock of the loader for a moment.
 //! * A2: No wake-up is lost by it. To the doorbell, the launcher is one more ringer: it writes the
 //!   question, then rings. A sleeper that is woken so finds its announcement used up, and announces
 //!   itself again before it looks again, as after any ring that brought it nothing.
@@ -86,7 +87,17 @@ pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
     }
     if let Some(place) = claim(pe.control().reports(pe.me()), question) {
         let waited = pe.waits().born.since(terms.since);
-        write(place, question, &report(pe, terms, waited).write());
+        let mut report = report(pe, terms, waited);
+        let bytes = report.write();
+        write(place, question, &bytes);
+        // To find the caller takes a moment, in a static program a long one.
+        if calls::current().is_some_and(|call| call.at.is_none()) {
+            report.caller = calls::caller();
+            // By then, the place may be that of an answer to the next question.
+            if pe.control().question() == question {
+                lengthen(place, bytes.len(), &report.write());
+            }
+        }
     }
 }
 
@@ -131,6 +142,7 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
         what: awaiting.plain(),
         call: call.as_ref().map_or_else(String::new, |call| call.name.to_owned()),
         at: caller.unwrap_or_else(|| place(call.as_ref().and_then(|call| call.at))),
+        caller: None,
         window: place(call.as_ref().and_then(|call| call.window)),
         team: call.and_then(|call| call.team.get()).map(|team| (team.slot as u64, team.number)),
         meeting: None,
@@ -204,6 +216,18 @@ fn write(place: *mut u8, question: u32, bytes: &[u8]) {
         shm::copy(place.wrapping_add(offset_of!(Place, bytes)), bytes.as_ptr(), bytes.len());
         shm::store(place.wrapping_add(offset_of!(Place, len)).cast(), bytes.len() as u32);
         shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), question);
+    }
+}
+
+/// Adds what a report has beyond its first `old` bytes. A reader sees it as it was, or as it is.
+fn lengthen(place: *mut u8, old: usize, bytes: &[u8]) {
+    let more = bytes.get(old..).filter(|_| bytes.len() <= REPORT_BYTES).unwrap_or_default();
+    // SAFETY: as in `write`.
+    unsafe {
+        let to = place.wrapping_add(offset_of!(Place, bytes) + old);
+        shm::copy(to, more.as_ptr(), more.len());
+        let len = (old + more.len()) as u32;
+        shm::store(place.wrapping_add(offset_of!(Place, len)).cast(), len);
     }
 }
 

@@ -5,10 +5,12 @@
 //! bytes are, and what it gives is bounded by their number.
 //!
 //! Numbers are little-endian. A text has a byte for its length before it. A set of PEs has its
-//! number of runs before it, and of each run the first and the last PE.
+//! number of runs before it, and of each run the first and the last PE. The caller comes last: a
+//! report without it is a report, too, to which it may be added.
 
 use super::{Awaited, Words};
 use crate::base::layout::REPORT_BYTES;
+pub use crate::endpoint::calls::Caller;
 
 /// What a thread of a PE waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Report {
     pub call: String,
     /// Its place in the source, where it is known.
     pub at: String,
+    /// The instruction that made it, where the program has no lines to tell.
+    pub caller: Option<Caller>,
     /// Where the window was made that the call uses, if it uses one.
     pub window: String,
     /// The collective call of a team that the thread is in: the team's slot, and how many calls of
@@ -76,11 +80,14 @@ impl Pes {
 
 /// Most bytes of a text.
 const TEXT: usize = 120;
+/// Most bytes of the path of an object file. Nothing is told of one with a longer path.
+const PATH: usize = 220;
 /// Most runs of a set.
 const RUNS: usize = 64;
 /// Most words of a report.
 const WORDS: usize = 4;
-const _: () = assert!(96 + 3 * (TEXT + 1) + 4 * (4 + 4 * RUNS) + (WORDS + 2) * 48 < REPORT_BYTES);
+const _: () =
+    assert!(96 + 3 * (TEXT + 1) + PATH + 9 + 4 * (4 + 4 * RUNS) + (WORDS + 2) * 48 < REPORT_BYTES);
 
 const LIMITED: u8 = 1;
 const SIMULATED: u8 = 2;
@@ -121,7 +128,17 @@ impl Report {
         if let Some(words) = &self.words {
             put_words(&mut to, words);
         }
+        if let Some(Caller { object, address }) = self.caller() {
+            to.push(object.len() as u8);
+            to.extend(object.as_bytes());
+            to.extend(address.to_le_bytes());
+        }
         to
+    }
+
+    /// The caller, if there is room for its path.
+    fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref().filter(|caller| caller.object.len() <= PATH)
     }
 
     /// The report that these bytes are, if they are one.
@@ -139,6 +156,7 @@ impl Report {
         let [done, missing, holders] = [from.pes()?, from.pes()?, from.pes()?];
         let lock = if has(LOCK) { Some(from.number()?) } else { None };
         let words = if has(HAS_WORDS) { Some(from.words()?) } else { None };
+        let caller = if from.0.is_empty() { None } else { Some(from.caller()?) };
         let (limited, simulated) = (has(LIMITED), has(SIMULATED));
         from.0.is_empty().then_some(Report {
             thread,
@@ -149,6 +167,7 @@ impl Report {
             what,
             call,
             at,
+            caller,
             window,
             team,
             meeting,
@@ -240,6 +259,10 @@ impl Reader<'_> {
         Some(text.chars().filter(|letter| !letter.is_control()).collect())
     }
 
+    fn caller(&mut self) -> Option<Caller> {
+        Some(Caller { object: self.text()?, address: self.number()? })
+    }
+
     fn pes(&mut self) -> Option<Pes> {
         let [runs, cut] = self.take()?;
         let mut all: Vec<usize> = Vec::new();
@@ -281,6 +304,7 @@ mod tests {
             what: Awaited::Step,
             call: "ä".repeat(200),
             at: format!("{}/src/main.rs:7", "long/".repeat(50)),
+            caller: Some(Caller { object: "/".repeat(PATH), address: u64::MAX }),
             window: "w".repeat(300),
             team: Some((255, u64::MAX)),
             meeting: Some((1, 2)),
@@ -306,6 +330,10 @@ mod tests {
         assert!(bytes.len() <= REPORT_BYTES, "{}", bytes.len());
         let read = Report::read(&bytes).unwrap();
         assert!(read.at.ends_with("/src/main.rs:7") && read.call.ends_with('ä'));
+        assert_eq!(read.caller, largest().caller);
+        let far = Caller { object: "/".repeat(PATH + 1), address: 1 };
+        let without = Report { caller: Some(far), ..largest() }.write();
+        assert_eq!(Report::read(&without).unwrap().caller, None);
         assert!(read.members.as_ref().is_some_and(|set| set.cut && set.all.len() == RUNS));
         assert_eq!(read.words.as_ref().unwrap().seen.len(), WORDS);
         // What is short travels as it is.
@@ -315,7 +343,9 @@ mod tests {
     #[test]
     fn no_part_of_a_report_is_a_report() {
         let bytes = largest().write();
-        for len in 0..bytes.len() {
+        let short = Report { caller: None, ..largest() }.write();
+        assert!(bytes.starts_with(&short), "the caller is added to the rest");
+        for len in (0..bytes.len()).filter(|&len| len != short.len()) {
             assert_eq!(Report::read(&bytes[..len]), None);
         }
         assert_eq!(Report::read(&[&bytes[..], &[0]].concat()), None);

@@ -103,7 +103,7 @@ impl<T: Word> Window<T> {
             self.range(index, 1)?;
             let pe = &self.inner.pe;
             if pe.is_simulated() {
-                return Err(Error::Misuse(
+                return Err(Error::misuse(
                     "a PE of a simulated machine has no threads, and so no events: use wait_until or test_until",
                 ));
             }
@@ -131,7 +131,7 @@ impl<T: Word> Event<T> {
         match &mut *lock(&self.shared.state) {
             State::Waiting(_) => Ok(None),
             State::Holds(bits) => Ok(Some(T::from_bits(*bits))),
-            State::Failed(error) => Err(error.take().unwrap_or(Error::Misuse(
+            State::Failed(error) => Err(error.take().unwrap_or(Error::misuse(
                 "this event has failed, and an earlier call has said why; arm it again, or drop it",
             ))),
         }

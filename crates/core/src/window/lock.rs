@@ -4,7 +4,6 @@ use super::{Inner, Window};
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shows;
-use crate::endpoint::calls;
 use crate::sync::left_place;
 use crate::sync::lock::Queue;
 use std::panic::Location;
@@ -52,7 +51,7 @@ impl Window<u64> {
         self.inner.pe.call("Window::lock", Some(self.inner.made), || {
             let bytes = self.range(index, 1)?;
             let pe = &self.inner.pe;
-            let base = self.inner.heap_offset().ok_or(Error::Misuse(
+            let base = self.inner.heap_offset().ok_or(Error::misuse(
                 "a lock needs a word of an ordinary window, not of a restricted one",
             ))?;
             // Asked of somebody else's part, where there is one: one's own may always be written.
@@ -76,15 +75,15 @@ impl Lock {
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
     #[track_caller]
     pub fn lock(&self) -> Result<Held<'_>> {
-        let (at, window) = (Location::caller(), self.window.made);
-        let _call = self.window.pe.begin("Lock::lock", at, Some(window));
-        let queue = self.queue();
-        calls::within("Lock::lock", Some(at), Some(window), || queue.set()).inspect_err(|_| {
-            if let Some(before) = queue.left_behind() {
-                left_place::leave(&self.window.pe, self.offset, before);
-            }
-        })?;
-        Ok(Held { lock: self })
+        self.window.pe.waiting_call("Lock::lock", Some(self.window.made), || {
+            let queue = self.queue();
+            queue.set().inspect_err(|_| {
+                if let Some(before) = queue.left_behind() {
+                    left_place::leave(&self.window.pe, self.offset, before);
+                }
+            })?;
+            Ok(Held { lock: self })
+        })
     }
 
     /// Takes the lock if that needs no waiting; `None` otherwise.
@@ -95,9 +94,9 @@ impl Lock {
     /// As for [`lock`](Self::lock).
     #[track_caller]
     pub fn try_lock(&self) -> Result<Option<Held<'_>>> {
-        let _call =
-            self.window.pe.begin("Lock::try_lock", Location::caller(), Some(self.window.made));
-        Ok(self.queue().test()?.then(|| Held { lock: self }))
+        self.window.pe.call("Lock::try_lock", Some(self.window.made), || {
+            Ok(self.queue().test()?.then(|| Held { lock: self }))
+        })
     }
 }
 
@@ -121,10 +120,8 @@ impl Held<'_> {
     #[track_caller]
     pub fn release(self) -> Result<()> {
         let lock = self.lock;
-        let made = Some(lock.window.made);
-        let _call = lock.window.pe.begin("Held::release", Location::caller(), made);
         std::mem::forget(self);
-        Ok(lock.queue().clear()?)
+        lock.window.pe.call("Held::release", Some(lock.window.made), || Ok(lock.queue().clear()?))
     }
 }
 

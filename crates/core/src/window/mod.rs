@@ -329,11 +329,12 @@ impl<T: Plain> Window<T> {
     pub fn free(self) -> Result<()> {
         let (pe, world, id) =
             (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
-        let _call = pe.begin("Window::free", Location::caller(), Some(self.inner.made));
-        drop(self);
-        let mut call = Collective::begin(&pe, &world)?;
-        call.agree(Ok([KIND_FREE, id, 0, 0]))?;
-        call.close()
+        pe.waiting_call("Window::free", Some(self.inner.made), || {
+            drop(self);
+            let mut call = Collective::begin(&pe, &world)?;
+            call.agree(Ok([KIND_FREE, id, 0, 0]))?;
+            call.close()
+        })
     }
 
     /// Byte offset of `count` elements from `index`, if they are in range.
@@ -696,10 +697,10 @@ const MOST_ALIGNED: usize = 4096;
 
 pub(crate) fn element_bytes<T>(len: usize) -> Result<usize> {
     if size_of::<T>() == 0 {
-        return Err(Error::Misuse("elements of windows and channels must have a size"));
+        return Err(Error::misuse("elements of windows and channels must have a size"));
     }
     if align_of::<T>() > MOST_ALIGNED {
-        return Err(Error::Misuse(
+        return Err(Error::misuse(
             "elements of windows and channels cannot be aligned to more than a page of 4096 bytes",
         ));
     }

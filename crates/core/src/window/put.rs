@@ -286,7 +286,7 @@ impl<T: Plain> Window<T> {
         let count = from
             .end
             .checked_sub(from.start)
-            .ok_or(Error::Misuse("a range that ends before it starts"))?;
+            .ok_or(Error::misuse("a range that ends before it starts"))?;
         let offset = source.range(from.start, count)?;
         let target = self.target(pe, index, count, Access::Write)?;
         let (src, bytes) =
@@ -294,7 +294,7 @@ impl<T: Plain> Window<T> {
         if pe == self.inner.pe.me()
             && overlap(self.reach.local.wrapping_add(self.range(index, count)?), src, bytes)
         {
-            return Err(Error::Misuse(
+            return Err(Error::misuse(
                 "source and target of a put overlap; put through a buffer of your own",
             ));
         }

@@ -1,10 +1,10 @@
 //! Remotes: one element of a PE's window, resolved once, then reached with one instruction.
 
 use crate::base::access::Access;
-use crate::base::error::Result;
+use crate::base::error::{Call, Result};
 use crate::base::shm::{AtomicInt, AtomicOp, Plain, Word};
 use crate::base::shows;
-use crate::endpoint::route::Route;
+use crate::endpoint::route::{Route, name_of};
 use crate::wait::polling;
 use crate::window::restricted::Hold;
 use crate::window::{Inner, Target, Window};
@@ -179,13 +179,21 @@ impl<T: Word, A: CanRead> Remote<T, A> {
     #[inline(always)]
     #[track_caller]
     pub fn load(&self) -> Result<T> {
-        let value = self.route.load(&self.window.pe)?;
+        let call = self.called("Remote::load");
+        let value = self.route.load(&self.window.pe).map_err(|error| error.of_call(Some(call)))?;
         self.has_read(value);
         Ok(value)
     }
 }
 
 impl<T: Word, A> Remote<T, A> {
+    /// The call that the program makes.
+    #[inline(always)]
+    #[track_caller]
+    fn called(&self, name: &'static str) -> Call {
+        Call::here(name, self.window.pe.me(), Some(self.window.made))
+    }
+
     /// A program may read again and again until it finds another value.
     #[inline(always)]
     fn has_read(&self, value: T) {
@@ -199,7 +207,9 @@ impl<T: Word> Remote<T, ReadWrite> {
     #[inline(always)]
     #[track_caller]
     fn fetch_op(&self, op: AtomicOp, operand: T) -> Result<T> {
-        let old = self.route.fetch_op(&self.window.pe, op, operand)?;
+        let call = self.called(name_of(op));
+        let old = self.route.fetch_op(&self.window.pe, op, operand);
+        let old = old.map_err(|error| error.of_call(Some(call)))?;
         if op.keeps(old.to_bits(), operand.to_bits()) {
             self.has_read(old);
         }
@@ -240,7 +250,9 @@ impl<T: Word> Remote<T, ReadWrite> {
     #[inline(always)]
     #[track_caller]
     pub fn compare_swap(&self, expected: T, new: T) -> Result<T> {
-        let old = self.route.compare_swap(&self.window.pe, expected, new)?;
+        let call = self.called("Remote::compare_swap");
+        let old = self.route.compare_swap(&self.window.pe, expected, new);
+        let old = old.map_err(|error| error.of_call(Some(call)))?;
         if old.to_bits() != expected.to_bits() || old.to_bits() == new.to_bits() {
             self.has_read(old);
         }

@@ -14,7 +14,7 @@
 //! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
 
 use crate::base::access::Access;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Call, Error, Result};
 use crate::base::layout::{Grant, SystemArea};
 use crate::base::memory::{Mapping, close_to_writers, create_memfd_to_seal};
 use crate::base::shm::{self, AtomicOp, Plain};
@@ -29,7 +29,6 @@ use crate::window::descriptors::{Arrived, Socket};
 use crate::window::{Inner, Target, Window, element_bytes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::mem::offset_of;
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -173,7 +172,7 @@ impl Hold {
         if now == epoch {
             Ok(hold)
         } else {
-            Err(Error::Revoked { pe: home, key_epoch: epoch, epoch: now })
+            Err(Error::Revoked { pe: home, key_epoch: epoch, epoch: now, call: None })
         }
     }
 
@@ -420,11 +419,11 @@ impl Restricted {
         if grant(offset_of!(Grant, nonce))? != key.nonce
             || grant(offset_of!(Grant, len))? != key.len
         {
-            return Err(Error::WrongKey { pe: home });
+            return Err(Error::WrongKey { pe: home, call: None });
         }
         match grant(offset_of!(Grant, epoch))? {
             epoch if epoch == key.epoch => Ok(epoch),
-            epoch => Err(Error::Revoked { pe: home, key_epoch: key.epoch, epoch }),
+            epoch => Err(Error::Revoked { pe: home, key_epoch: key.epoch, epoch, call: None }),
         }
     }
 }
@@ -461,7 +460,7 @@ fn map_part(fd: OwnedFd, len: usize, access: Access) -> Result<Mapping> {
 
 impl<T: Plain> Window<T> {
     fn own_restricted(&self) -> Result<&Restricted> {
-        self.inner.restricted().ok_or(Error::Misuse(
+        self.inner.restricted().ok_or(Error::misuse(
             "only restricted windows have keys: make the window with `Job::restricted`",
         ))
     }
@@ -492,17 +491,20 @@ impl<T: Plain> Window<T> {
     ///
     /// # Errors
     /// [`Error::Misuse`] for a window that is not restricted.
+    #[track_caller]
     pub fn key(&self) -> Result<Key> {
-        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
-        // SAFETY: aligned words of this PE's own grant.
-        let word = |field| unsafe { shm::load(own_grant(pe, restricted.key, field)) };
-        Ok(Key {
-            job: pe.control().job_id(),
-            nonce: word(offset_of!(Grant, nonce)),
-            epoch: word(offset_of!(Grant, epoch)),
-            len: word(offset_of!(Grant, len)),
-            home: pe.me() as u32,
-            slot: restricted.key as u32,
+        Call::here("Window::key", self.inner.pe.me(), Some(self.inner.made)).of(|| {
+            let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+            // SAFETY: aligned words of this PE's own grant.
+            let word = |field| unsafe { shm::load(own_grant(pe, restricted.key, field)) };
+            Ok(Key {
+                job: pe.control().job_id(),
+                nonce: word(offset_of!(Grant, nonce)),
+                epoch: word(offset_of!(Grant, epoch)),
+                len: word(offset_of!(Grant, len)),
+                home: pe.me() as u32,
+                slot: restricted.key as u32,
+            })
         })
     }
 
@@ -515,21 +517,21 @@ impl<T: Plain> Window<T> {
     /// As for [`key`](Self::key).
     #[track_caller]
     pub fn revoke(&self) -> Result<()> {
-        let _call =
-            self.inner.pe.begin("Window::revoke", Location::caller(), Some(self.inner.made));
-        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
-        // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the
-        // module's proof needs.
-        unsafe {
-            shm::fetch_op(
-                own_grant(pe, restricted.key, offset_of!(Grant, epoch)).cast(),
-                8,
-                AtomicOp::Add,
-                1,
-            )
-        };
-        shm::full_fence();
-        Ok(())
+        self.inner.pe.call("Window::revoke", Some(self.inner.made), || {
+            let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+            // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the
+            // module's proof needs.
+            unsafe {
+                shm::fetch_op(
+                    own_grant(pe, restricted.key, offset_of!(Grant, epoch)).cast(),
+                    8,
+                    AtomicOp::Add,
+                    1,
+                )
+            };
+            shm::full_fence();
+            Ok(())
+        })
     }
 
     /// Waits until every remote and operation that another PE resolved into this PE's part has
@@ -542,35 +544,35 @@ impl<T: Plain> Window<T> {
     /// use it.
     #[track_caller]
     pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
-        let _call =
-            self.inner.pe.begin("Window::revoke_wait", Location::caller(), Some(self.inner.made));
-        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
-        let hold = pe.control().geometry().hold(restricted.key, pe.me());
-        let done = |holder: usize| {
-            let held = || pe.route(holder, hold).load::<u32>(pe);
-            // Looked at first: whoever was dead by then, and is not gone behind that, is a thread
-            // of this process.
-            let state = pe.control().state(holder);
-            if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
-                return Ok(true);
-            }
-            match state {
-                State::Dead(cause) => Err(pe.failed(holder, cause)),
-                _ => Ok(false),
-            }
-        };
-        let all_done = || {
-            let all = (0..pe.npes()).try_fold(true, |all, holder| Ok(all & done(holder)?));
-            match all {
-                Ok(false) => None,
-                Ok(true) => Some(Ok(())),
-                Err(error) => Some(Err(error)),
-            }
-        };
-        // Depends on nobody's life: the dead are passed over.
-        let limit = Limit::from(timeout);
-        let terms = Terms::new(Awaiting::WordOf(&[], None), limit.patience());
-        wait::until(pe, terms, all_done)?
+        self.inner.pe.waiting_call("Window::revoke_wait", Some(self.inner.made), || {
+            let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+            let hold = pe.control().geometry().hold(restricted.key, pe.me());
+            let done = |holder: usize| {
+                let held = || pe.route(holder, hold).load::<u32>(pe);
+                // Looked at first: whoever was dead by then, and is not gone behind that, is a thread
+                // of this process.
+                let state = pe.control().state(holder);
+                if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
+                    return Ok(true);
+                }
+                match state {
+                    State::Dead(cause) => Err(pe.failed(holder, cause)),
+                    _ => Ok(false),
+                }
+            };
+            let all_done = || {
+                let all = (0..pe.npes()).try_fold(true, |all, holder| Ok(all & done(holder)?));
+                match all {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(())),
+                    Err(error) => Some(Err(error)),
+                }
+            };
+            // Depends on nobody's life: the dead are passed over.
+            let limit = Limit::from(timeout);
+            let terms = Terms::new(Awaiting::WordOf(&[], None), limit.patience());
+            wait::until(pe, terms, all_done)?
+        })
     }
 }
 
@@ -584,24 +586,25 @@ impl Job {
     /// to it.
     #[track_caller]
     pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
-        let _call = self.pe.begin("Job::attach", Location::caller(), None);
-        element_bytes::<T>(0)?;
-        let home = key.home as usize;
-        let wrong = || Error::WrongKey { pe: home };
-        if key.job != self.pe.control().job_id()
-            || home >= self.npes()
-            || !(key.len as usize).is_multiple_of(size_of::<T>())
-        {
-            return Err(wrong());
-        }
-        let inner: Arc<Inner> = self.pe.find_restricted(key.slot as usize).ok_or_else(wrong)?;
-        let restricted = inner.restricted().ok_or_else(wrong)?;
-        let epoch = restricted.check(&self.pe, key)?;
-        if !restricted.reaches(home) {
-            let granted = restricted.parts[home].access;
-            return Err(Error::AccessDenied { pe: home, wanted: "any", granted, call: None });
-        }
-        Ok(Window::view(inner, Some((home, epoch))))
+        self.pe.call("Job::attach", None, || {
+            element_bytes::<T>(0)?;
+            let home = key.home as usize;
+            let wrong = || Error::WrongKey { pe: home, call: None };
+            if key.job != self.pe.control().job_id()
+                || home >= self.npes()
+                || !(key.len as usize).is_multiple_of(size_of::<T>())
+            {
+                return Err(wrong());
+            }
+            let inner: Arc<Inner> = self.pe.find_restricted(key.slot as usize).ok_or_else(wrong)?;
+            let restricted = inner.restricted().ok_or_else(wrong)?;
+            let epoch = restricted.check(&self.pe, key)?;
+            if !restricted.reaches(home) {
+                let granted = restricted.parts[home].access;
+                return Err(Error::AccessDenied { pe: home, wanted: "any", granted, call: None });
+            }
+            Ok(Window::view(inner, Some((home, epoch))))
+        })
     }
 }
 

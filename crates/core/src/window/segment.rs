@@ -17,6 +17,7 @@ pub use crate::base::shm::copy_overlapping as copy;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::base::shows;
 use crate::endpoint::calls;
+pub use crate::endpoint::calls::{Caller, find_callers_by};
 use crate::endpoint::fabric::{Signal, SignalOp};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -100,7 +101,7 @@ impl Job {
         let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
             Ok([KIND_BLOCK, bytes as u64, align as u64, u64::from(zeroed)])
         } else {
-            Err(Error::Misuse(
+            Err(Error::misuse(
                 "a block has at least one byte, and its alignment is a power of two up to 1 GiB",
             ))
         };
@@ -129,7 +130,7 @@ impl Job {
             pages::shut(&self.pe, range);
         }
         call.close()?;
-        freed.map(drop).ok_or(Error::Misuse(
+        freed.map(drop).ok_or(Error::misuse(
             "there is no allocated block at this address; was it freed before?",
         ))
     }

@@ -11,7 +11,6 @@ use crate::wait::polling;
 use crate::window::put::signal_access;
 use crate::window::{Inner, Target, Window};
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// A copy from this PE's own part of a window to another PE's part of one, checked and resolved in
@@ -158,31 +157,32 @@ impl Transfer {
     /// [`Misuse`](Error::Misuse) while the previous start is not complete.
     #[track_caller]
     pub fn start(&mut self) -> Result<()> {
-        if self.under_way {
-            return Err(Error::Misuse(
-                "a transfer was started again before `test` or `wait` said that it is complete",
-            ));
-        }
         let pe = &self.window.pe;
-        let _call = pe.begin("Transfer::start", Location::caller(), Some(self.window.made));
-        if let Some(prepared) = &mut self.prepared {
-            let kind = if self.signal.is_some() { Kind::PutSignal } else { Kind::Put };
-            pe.note(kind, self.target.route, self.bytes);
-            self.under_way = true;
-            // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
-            // restricted part is unmapped only when the fabric is quiet.
-            return unsafe { prepared.start(pe.fabric()) };
-        }
-        let (to, src, len) = (self.target.route, self.source, self.bytes);
-        let Some((word, op, value)) = &self.signal else {
-            // SAFETY: both ranges were checked when the transfer was prepared, and their windows
-            // are kept.
-            unsafe { to.put(pe, src, len) }?;
-            pe.wrote(self.pe);
-            return Ok(());
-        };
-        // SAFETY: as above.
-        Ok(unsafe { to.put_signal(pe, src, len, (word.route, self.pe), *op, *value) }?)
+        pe.call("Transfer::start", Some(self.window.made), || {
+            if self.under_way {
+                return Err(Error::misuse(
+                    "a transfer was started again before `test` or `wait` said that it is complete",
+                ));
+            }
+            if let Some(prepared) = &mut self.prepared {
+                let kind = if self.signal.is_some() { Kind::PutSignal } else { Kind::Put };
+                pe.note(kind, self.target.route, self.bytes);
+                self.under_way = true;
+                // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
+                // restricted part is unmapped only when the fabric is quiet.
+                return unsafe { prepared.start(pe.fabric()) };
+            }
+            let (to, src, len) = (self.target.route, self.source, self.bytes);
+            let Some((word, op, value)) = &self.signal else {
+                // SAFETY: both ranges were checked when the transfer was prepared, and their windows
+                // are kept.
+                unsafe { to.put(pe, src, len) }?;
+                pe.wrote(self.pe);
+                return Ok(());
+            };
+            // SAFETY: as above.
+            Ok(unsafe { to.put_signal(pe, src, len, (word.route, self.pe), *op, *value) }?)
+        })
     }
 
     /// Whether the last start is complete: the block is visible at the target, and the source may
@@ -194,17 +194,17 @@ impl Transfer {
     /// The error with which the copy failed.
     #[track_caller]
     pub fn test(&mut self) -> Result<bool> {
-        let _call =
-            self.window.pe.begin("Transfer::test", Location::caller(), Some(self.window.made));
-        if self.under_way
-            && let Some(prepared) = &mut self.prepared
-        {
-            let pe = &self.window.pe;
-            pe.progress();
-            self.under_way = !prepared.is_complete(pe.fabric())?;
-            polling::has_looked(pe, !self.under_way);
-        }
-        Ok(!self.under_way)
+        self.window.pe.call("Transfer::test", Some(self.window.made), || {
+            if self.under_way
+                && let Some(prepared) = &mut self.prepared
+            {
+                let pe = &self.window.pe;
+                pe.progress();
+                self.under_way = !prepared.is_complete(pe.fabric())?;
+                polling::has_looked(pe, !self.under_way);
+            }
+            Ok(!self.under_way)
+        })
     }
 
     /// Waits until the last start is complete.
@@ -219,11 +219,12 @@ impl Transfer {
             && let Some(prepared) = &mut self.prepared
         {
             let pe = &self.window.pe;
-            let _call = pe.begin("Transfer::wait", Location::caller(), Some(self.window.made));
-            pe.wake_written();
-            prepared.wait(pe.fabric())?;
-            // Where the library completed it first, that kept its error.
-            pe.surface()?;
+            pe.waiting_call("Transfer::wait", Some(self.window.made), || {
+                pe.wake_written();
+                prepared.wait(pe.fabric())?;
+                // Where the library completed it first, that kept its error.
+                Ok(pe.surface()?)
+            })?;
         }
         Ok(())
     }

@@ -252,9 +252,11 @@ impl<'a, T: Word> Wait<'a, T> {
             let window = self.window;
             window.note_words(indices, cmp, value);
             let words = || self.words(false, indices, cmp, value);
-            Ok(self.wait(&words, || {
+            let found = self.wait(&words, || {
                 indices.iter().position(|&index| cmp.holds(window.look(index), value))
-            })?)
+            })?;
+            window.note_last(indices, &[found], cmp, value);
+            Ok(found)
         })
     }
 
@@ -268,14 +270,19 @@ impl<'a, T: Word> Wait<'a, T> {
             let window = self.window;
             window.note_words(indices, cmp, value);
             // Those before `seen` have compared so, and need no second look.
-            let mut seen = 0;
+            let (mut seen, mut last) = (0, 0);
             let words = || self.words(true, indices, cmp, value);
-            Ok(self.wait(&words, || {
+            self.wait(&words, || {
                 while seen < indices.len() && cmp.holds(window.look(indices[seen]), value) {
                     seen += 1;
                 }
+                if seen < indices.len() {
+                    last = seen;
+                }
                 (seen == indices.len()).then_some(())
-            })?)
+            })?;
+            window.note_last(indices, &[last], cmp, value);
+            Ok(())
         })
     }
 
@@ -290,33 +297,49 @@ impl<'a, T: Word> Wait<'a, T> {
             let window = self.window;
             window.note_words(indices, cmp, value);
             let words = || self.words(false, indices, cmp, value);
-            Ok(self.wait(&words, || {
+            let found = self.wait(&words, || {
                 let places: Vec<usize> = (0..indices.len())
                     .filter(|&place| cmp.holds(window.look(indices[place]), value))
                     .collect();
                 (!places.is_empty()).then_some(places)
-            })?)
+            })?;
+            window.note_last(indices, &found, cmp, value);
+            Ok(found)
         })
     }
 }
 
 impl<T: Word> Window<T> {
-    /// Says for a timeline which words of this PE's part its call waits for. Of very many, the
-    /// first.
+    /// Says for a timeline which words of this PE's part its call waits for, unless there are very
+    /// many.
     fn note_words(&self, indices: &[usize], cmp: Cmp, value: T) {
-        const MOST: usize = 64;
-        if self.inner.pe.recorder().is_some() {
-            for &index in indices.iter().take(MOST).filter(|&&index| index < self.len()) {
-                let word = self.local_ptr().wrapping_add(index).cast_const();
-                self.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
-            }
+        if self.inner.pe.recorder().is_some() && indices.len() <= MOST_NOTED {
+            indices.iter().for_each(|&index| self.note_word(index, cmp, value));
+        }
+    }
+
+    /// Where there were very many words, says which ones the wait was for in the end.
+    fn note_last(&self, indices: &[usize], places: &[usize], cmp: Cmp, value: T) {
+        if self.inner.pe.recorder().is_some() && indices.len() > MOST_NOTED {
+            let places = places.iter().take(MOST_NOTED);
+            places.for_each(|&place| self.note_word(indices[place], cmp, value));
+        }
+    }
+
+    fn note_word(&self, index: usize, cmp: Cmp, value: T) {
+        if index < self.len() {
+            let word = self.local_ptr().wrapping_add(index).cast_const();
+            self.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
         }
     }
 }
 
+/// Most words of a call that a timeline has.
+const MOST_NOTED: usize = 64;
+
 fn refuse_none(indices: &[usize]) -> Result<()> {
     if indices.is_empty() {
-        Err(crate::Error::Misuse("a wait for any of no words would never end"))
+        Err(crate::Error::misuse("a wait for any of no words would never end"))
     } else {
         Ok(())
     }

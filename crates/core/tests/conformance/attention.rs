@@ -73,7 +73,7 @@ fn an_interrupted_collective_ends_its_team(setup: Setup) {
                 assert!(is_interrupted(one.all_reduce_into(memonet_core::Sum, to, from)));
                 attention.dismiss();
                 for again in [one.barrier(), one.all_reduce_into(memonet_core::Sum, to, from)] {
-                    assert!(matches!(again, Err(Error::Misuse(_))), "{again:?}");
+                    assert!(matches!(again, Err(Error::Misuse { .. })), "{again:?}");
                 }
             }
             meeting.meet();

@@ -420,14 +420,14 @@ fn one_thread_at_a_time(setup: Setup) {
                     let waiting = scope.spawn(|| {
                         loop {
                             match barrier.wait_timeout(Duration::from_millis(50)) {
-                                Err(Error::Misuse(_)) => crate::setup::yield_now(),
+                                Err(Error::Misuse { .. }) => crate::setup::yield_now(),
                                 Err(Error::Timeout { .. }) => {}
                                 result => break result,
                             }
                         }
                     });
                     eventually("the other thread is in the barrier", || {
-                        matches!(barrier.test(), Err(Error::Misuse(_)))
+                        matches!(barrier.test(), Err(Error::Misuse { .. }))
                     });
                     // Makes PE 1 arrive. Both threads sleep on one doorbell now.
                     let _w = job.window::<u64>(1)?;

@@ -328,11 +328,11 @@ fn overlap_is_refused(setup: Setup) {
             for (index, range) in [(0, 0..8), (1, 0..2), (0, 1..8), (3, 3..4)] {
                 let refused = w.put_nbi(me, index, &w, range.clone());
                 assert!(
-                    matches!(refused, Err(Error::Misuse(_))),
+                    matches!(refused, Err(Error::Misuse { .. })),
                     "{range:?} to {index}: {refused:?}"
                 );
                 let refused: Result<_> = w.prepare(me, index, &w, range);
-                assert!(matches!(refused.map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(refused.map(drop), Err(Error::Misuse { .. })));
             }
             assert_eq!(w.to_vec(), marks(me, 0, 8));
             job.barrier()

@@ -2,12 +2,13 @@
 //! made.
 
 use crate::setup::{Setup, sizes_here};
-use memonet_core::{Cmp, Job, Result, SignalOp, Sum};
+use memonet_core::dsm::{Mutex, Region, RwLock};
+use memonet_core::{Cmp, Job, MulticastOptions, Result, SignalOp, Sum};
 use std::time::Duration;
 
 on_every_fabric!(
     [also on recorded]
-    wrong_arguments, timeouts, a_member_that_has_left
+    wrong_arguments, timeouts, a_member_that_has_left, misuse, shared_data, channels
 );
 
 /// The error is of this function, called in this file at this line.
@@ -80,6 +81,88 @@ fn a_member_that_has_left(setup: Setup) {
             told(job.barrier(), "Job::barrier", 0, None);
             told(job.world().barrier(), "Team::barrier", 0, None);
             Ok(())
+        });
+    }
+}
+
+/// Calls that the state of an object does not allow.
+fn misuse(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[2])) {
+        run.job(|job| {
+            let (me, other) = (job.pe(), 1 - job.pe());
+            let (window, made) = (job.window::<u64>(4)?, Some(line!()));
+            told(window.wait_until_any(&[], Cmp::Eq, 0), "Window::wait_until_any", me, made);
+            told(window.put_nbi(me, 0, &window, 0..1), "Window::put_nbi", me, made);
+            told(window.key(), "Window::key", me, made);
+            told(window.revoke(), "Window::revoke", me, made);
+            told(window.revoke_wait(None), "Window::revoke_wait", me, made);
+            told(job.team_among(&[other]), "Job::team_among", me, None);
+            told(job.world().split_2d(0), "Team::split_2d", me, None);
+            let barrier = job.world().new_barrier()?;
+            barrier.step()?;
+            let soon = Duration::from_millis(2);
+            barrier.wait()?;
+            // This PE comes first, and the other one only when it has seen the error.
+            if me == 0 {
+                barrier.step()?;
+                told(barrier.wait_timeout(soon), "Barrier::wait_timeout", me, None);
+            }
+            job.barrier()?;
+            if me == 1 {
+                barrier.step()?;
+            }
+            barrier.wait()?;
+            job.barrier()
+        });
+    }
+}
+
+fn shared_data(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[2])) {
+        run.job(|job| {
+            let me = job.pe();
+            told(Mutex::new(job, &()), "Mutex::new", me, None);
+            told(RwLock::with_shadow(job, &()), "RwLock::with_shadow", me, None);
+            let mutex = Mutex::new(job, &0u64)?;
+            let soon = Duration::from_millis(2);
+            if me == 0 {
+                let guard = mutex.lock()?;
+                job.barrier()?;
+                job.barrier()?;
+                guard.release()?;
+            } else {
+                job.barrier()?;
+                told(mutex.lock_timeout(soon).map(drop), "Mutex::lock_timeout", me, None);
+                job.barrier()?;
+            }
+            let region = Region::<u64>::new(job, 8)?;
+            told(region.read(7..9).map(drop), "Region::read", me, None);
+            told(region.write(9..9).map(drop), "Region::write", me, None);
+            job.barrier()
+        });
+    }
+}
+
+fn channels(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[2])) {
+        run.job(|job| {
+            let me = job.pe();
+            told(
+                job.multicast::<u64>(0, &[0], MulticastOptions::new()).map(drop),
+                "Job::multicast",
+                me,
+                None,
+            );
+            let mut channel = job.multicast::<u64>(0, &[1], MulticastOptions::new())?;
+            if me == 0 {
+                told(channel.recv(&mut Vec::new()), "Multicast::recv", me, None);
+                told(channel.peek().map(drop), "Multicast::peek", me, None);
+                told(channel.try_claim(1 << 40).map(drop), "Multicast::try_claim", me, None);
+            } else {
+                told(channel.publish(&[1]), "Multicast::publish", me, None);
+                told(channel.claim(1).map(drop), "Multicast::claim", me, None);
+            }
+            job.barrier()
         });
     }
 }

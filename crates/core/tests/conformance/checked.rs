@@ -147,7 +147,7 @@ fn right_calls_are_left_alone() {
 #[test]
 fn who_takes_twice_is_told() {
     let told = |result: Result<()>| match result {
-        Err(Error::Misuse(why)) => {
+        Err(Error::Misuse { why, .. }) => {
             assert!(why.contains("already, and would wait for itself"), "{why}")
         }
         other => panic!("{other:?}"),

@@ -374,9 +374,9 @@ fn refusals(setup: Setup) {
             assert!(matches!(w.span(0..11), Err(Error::OutOfBounds { .. })));
             #[allow(clippy::reversed_empty_ranges, reason = "that is what is refused")]
             let backwards = w.span(5..4);
-            assert!(matches!(backwards, Err(Error::Misuse(_))));
+            assert!(matches!(backwards, Err(Error::Misuse { .. })));
             let restricted = job.restricted::<u64>(4, |_, _| memonet_core::Access::ReadWrite)?;
-            assert!(matches!(restricted.span(0..4), Err(Error::Misuse(_))));
+            assert!(matches!(restricted.span(0..4), Err(Error::Misuse { .. })));
             assert!(matches!(
                 team.broadcast_into(2, span(0, 2)?, span(2, 4)?),
                 Err(Error::NoSuchPe { .. })
@@ -387,11 +387,11 @@ fn refusals(setup: Setup) {
             ));
             assert!(matches!(
                 team.all_reduce_into(Sum, span(0, 2)?, span(1, 3)?),
-                Err(Error::Misuse(_))
+                Err(Error::Misuse { .. })
             ));
             assert!(matches!(
                 team.all_gather_into(span(0, 4)?, span(2, 4)?),
-                Err(Error::Misuse(_))
+                Err(Error::Misuse { .. })
             ));
             assert!(matches!(
                 team.all_gather_into(span(0, 3)?, span(4, 6)?),

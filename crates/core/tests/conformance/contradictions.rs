@@ -101,7 +101,7 @@ fn shared_objects_that_contradict(setup: Setup) {
             // Impossible at one PE alone.
             let page = if odd { 1 } else { 64 };
             match Region::<u64>::with(job, 100, RegionOptions::new().page(page)).map(drop) {
-                Err(Error::Misuse(_)) if odd => {}
+                Err(Error::Misuse { .. }) if odd => {}
                 Err(Error::Unequal { .. }) if !odd => {}
                 other => panic!("{other:?}"),
             }
@@ -110,7 +110,7 @@ fn shared_objects_that_contradict(setup: Setup) {
             } else {
                 Mutex::new(job, &0u64).map(drop)
             } {
-                Err(Error::Misuse(_)) if odd => {}
+                Err(Error::Misuse { .. }) if odd => {}
                 Err(Error::Unequal { .. }) if !odd => {}
                 other => panic!("{other:?}"),
             }
@@ -125,8 +125,8 @@ fn one_names_a_stranger(setup: Setup) {
             run.job(move |job| {
                 let result = job.team(if job.pe() == 1 { bad } else { &[0, 1] }).map(drop);
                 match (job.pe(), bad.len(), result) {
-                    (1, 2, Err(Error::NoSuchPe { pe: 99, .. })) | (1, 3, Err(Error::Misuse(_))) => {
-                    }
+                    (1, 2, Err(Error::NoSuchPe { pe: 99, .. }))
+                    | (1, 3, Err(Error::Misuse { .. })) => {}
                     (0 | 2, _, Err(Error::Unequal { .. })) => {}
                     other => panic!("{other:?}"),
                 }
@@ -352,11 +352,11 @@ fn operators_that_panic(setup: Setup) {
                     Err(_) => {
                         assert!(odd);
                         for _ in 0..3 {
-                            assert!(matches!(job.barrier(), Err(Error::Misuse(_))));
-                            assert!(matches!(reduce(), Err(Error::Misuse(_))));
+                            assert!(matches!(job.barrier(), Err(Error::Misuse { .. })));
+                            assert!(matches!(reduce(), Err(Error::Misuse { .. })));
                             assert!(matches!(
                                 job.window::<u64>(1).map(drop),
-                                Err(Error::Misuse(_))
+                                Err(Error::Misuse { .. })
                             ));
                         }
                     }

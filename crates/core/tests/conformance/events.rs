@@ -158,7 +158,7 @@ fn a_pe_that_has_left(setup: Setup) {
                 matches!(&failed, Err(Error::PeerFailed { pe: 1, cause, .. }) if left(*cause)),
                 "{failed:?}"
             );
-            assert!(matches!(event.result(), Err(Error::Misuse(_))), "said once");
+            assert!(matches!(event.result(), Err(Error::Misuse { .. })), "said once");
             event.arm(Cmp::Ne, 0)?;
             assert!(is_readable(&event, LONG) && event.result().is_err(), "nobody is left");
             words.write(0, 3);

@@ -309,8 +309,9 @@ fn not_its_to_clear(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
             let (offset, segment) = (job.allocate(64, 64, true)? + 16, segment_of(job));
-            let refused =
-                |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+            let refused = |result: Result<()>| {
+                assert!(matches!(result, Err(Error::Misuse { .. })), "{result:?}")
+            };
             refused(segment.lock_clear(offset));
             job.barrier()?;
             if job.pe() == 0 {
@@ -355,14 +356,14 @@ fn where_no_lock_can_be(setup: Setup) {
                     segment.lock_test(bad).map(drop),
                     segment.lock_clear(bad),
                 ] {
-                    assert!(matches!(result, Err(Error::Misuse(_))), "{bad:#x}: {result:?}");
+                    assert!(matches!(result, Err(Error::Misuse { .. })), "{bad:#x}: {result:?}");
                 }
             }
             let w = job.window::<u64>(3)?;
             assert!(matches!(w.lock(3).map(drop), Err(Error::OutOfBounds { .. })));
             assert!(w.lock(usize::MAX).is_err());
             let restricted = job.restricted::<u64>(1, |_, _| Access::ReadWrite)?;
-            assert!(matches!(restricted.lock(0).map(drop), Err(Error::Misuse(_))));
+            assert!(matches!(restricted.lock(0).map(drop), Err(Error::Misuse { .. })));
             for access in [Access::None, Access::Read, Access::Write] {
                 let w = job.window_with::<u64>(1, WindowOptions::new().access(access))?;
                 assert_eq!(w.lock(0).is_ok(), job.npes() == 1, "{access:?}");
@@ -384,7 +385,10 @@ fn words_that_are_not_zero(setup: Setup) {
                 w.write(0, garbage);
                 job.barrier()?;
                 for _ in 0..2 {
-                    assert!(matches!(lock.lock().map(drop), Err(Error::Misuse(_))), "{garbage:#x}");
+                    assert!(
+                        matches!(lock.lock().map(drop), Err(Error::Misuse { .. })),
+                        "{garbage:#x}"
+                    );
                     assert!(!matches!(lock.try_lock(), Ok(Some(_))), "{garbage:#x}");
                 }
                 job.barrier()?;
@@ -396,7 +400,7 @@ fn words_that_are_not_zero(setup: Setup) {
                 let held = lock.lock()?;
                 w.remote_word::<u16>(0, 4)?.store(u16::MAX);
                 job.quiet()?;
-                assert!(matches!(held.release(), Err(Error::Misuse(_))));
+                assert!(matches!(held.release(), Err(Error::Misuse { .. })));
             }
             job.barrier()
         });

@@ -438,7 +438,7 @@ fn wrong_use(setup: Setup) {
             for (writer, readers) in [(0, vec![0, 1]), (0, vec![1, 1]), (2, vec![0, 2])] {
                 assert!(matches!(
                     job.multicast::<u64>(writer, &readers, small()).map(drop),
-                    Err(Error::Misuse(_))
+                    Err(Error::Misuse { .. })
                 ));
             }
             assert!(matches!(
@@ -451,7 +451,7 @@ fn wrong_use(setup: Setup) {
             ));
             assert!(matches!(
                 job.multicast::<[u64; 0]>(0, &[1], small()).map(drop),
-                Err(Error::Misuse(_))
+                Err(Error::Misuse { .. })
             ));
             let all = with_capacity(usize::MAX);
             assert!(matches!(
@@ -466,22 +466,22 @@ fn wrong_use(setup: Setup) {
             let mut channel = job.multicast::<u64>(0, &[1], small())?;
             assert!((channel.most_in_place() == 0) == (job.pe() == 2));
             if job.pe() != 0 {
-                assert!(matches!(channel.publish(&[1]), Err(Error::Misuse(_))));
-                assert!(matches!(channel.claim(1).map(drop), Err(Error::Misuse(_))));
-                assert!(matches!(channel.try_claim(1).map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(channel.publish(&[1]), Err(Error::Misuse { .. })));
+                assert!(matches!(channel.claim(1).map(drop), Err(Error::Misuse { .. })));
+                assert!(matches!(channel.try_claim(1).map(drop), Err(Error::Misuse { .. })));
             } else {
                 assert!(matches!(channel.claim(usize::MAX).map(drop), Err(Error::Overflow { .. })));
-                assert!(matches!(channel.try_claim(1 << 20).map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(channel.try_claim(1 << 20).map(drop), Err(Error::Misuse { .. })));
                 assert!(matches!(
                     channel.claim(3)?.commit_first(4),
                     Err(Error::OutOfBounds { .. })
                 ));
             }
             if job.pe() != 1 {
-                assert!(matches!(channel.recv(&mut buffer), Err(Error::Misuse(_))));
-                assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Misuse(_))));
-                assert!(matches!(channel.peek().map(drop), Err(Error::Misuse(_))));
-                assert!(matches!(channel.try_peek().map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(channel.recv(&mut buffer), Err(Error::Misuse { .. })));
+                assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Misuse { .. })));
+                assert!(matches!(channel.peek().map(drop), Err(Error::Misuse { .. })));
+                assert!(matches!(channel.try_peek().map(drop), Err(Error::Misuse { .. })));
             }
             job.barrier()
         });

@@ -571,7 +571,10 @@ fn a_peek_outlives_finalising(setup: Setup) {
                 1 => {
                     let block = channel.peek()?;
                     let finalised = job.finalize();
-                    assert!(matches!(finalised, Ok(()) | Err(Error::Misuse(_))), "{finalised:?}");
+                    assert!(
+                        matches!(finalised, Ok(()) | Err(Error::Misuse { .. })),
+                        "{finalised:?}"
+                    );
                     written.meet();
                     assert_eq!(*block, [7; 20]);
                     block.pop();

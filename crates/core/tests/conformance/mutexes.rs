@@ -308,8 +308,11 @@ fn wrong_data(setup: Setup) {
     struct Aligned([u64; 32]);
     for run in setup.runs(&[1, 2]) {
         run.job(|job| {
-            assert!(matches!(Mutex::new(job, &()).map(drop), Err(Error::Misuse(_))));
-            assert!(matches!(Mutex::new(job, &Aligned([0; 32])).map(drop), Err(Error::Misuse(_))));
+            assert!(matches!(Mutex::new(job, &()).map(drop), Err(Error::Misuse { .. })));
+            assert!(matches!(
+                Mutex::new(job, &Aligned([0; 32])).map(drop),
+                Err(Error::Misuse { .. })
+            ));
             let empty = Mutex::<[u64]>::new(job, &[])?;
             assert!(empty.lock()?.is_empty());
             job.barrier()
@@ -327,8 +330,8 @@ fn torn_only_after_a_death(setup: Setup) {
                 };
                 let (one, two) = (make()?, make()?);
                 *one.lock()? += 1;
-                assert!(matches!(one.into_torn(), Err(Error::Misuse(_))));
-                assert!(matches!(two.into_released(), Err(Error::Misuse(_))));
+                assert!(matches!(one.into_torn(), Err(Error::Misuse { .. })));
+                assert!(matches!(two.into_released(), Err(Error::Misuse { .. })));
                 all.meet();
             }
             Ok(())
@@ -512,7 +515,7 @@ fn an_owner_that_dies(setup: Setup) {
                     nap(Duration::from_millis(1));
                     let data = match mutex.take().unwrap().into_released() {
                         Ok(data) => data,
-                        Err(Error::Misuse(_)) => return true,
+                        Err(Error::Misuse { .. }) => return true,
                         // Far, if the dead PE is the home.
                         Err(error) => {
                             assert!(!run.is_near());

@@ -254,7 +254,7 @@ fn ranges(setup: Setup) {
                 ));
                 #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
                 let backwards = 5..4;
-                assert!(matches!(region.read(backwards).map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(region.read(backwards).map(drop), Err(Error::Misuse { .. })));
                 assert!(region.read(500..500)?.to_vec().is_empty());
                 if job.pe() == 0 {
                     let values: Vec<u16> = (0..400).collect();
@@ -293,10 +293,10 @@ fn pages_that_cannot_be(setup: Setup) {
         run.job(|job| {
             for page in [0, 1, 63, 100] {
                 let made = Region::<u64>::with(job, 10, RegionOptions::new().page(page));
-                assert!(matches!(made.map(drop), Err(Error::Misuse(_))), "{page}");
+                assert!(matches!(made.map(drop), Err(Error::Misuse { .. })), "{page}");
             }
             let made = Region::<[u8; 5]>::with(job, 10, RegionOptions::new().page(64));
-            assert!(matches!(made.map(drop), Err(Error::Misuse(_))));
+            assert!(matches!(made.map(drop), Err(Error::Misuse { .. })));
             // With the words of each page, more than the address space.
             let page = (usize::MAX / 16).next_multiple_of(64);
             let made = Region::<u8>::with(
@@ -396,7 +396,7 @@ fn races_are_named(setup: Setup) {
                             drop(all);
                             match region.release() {
                                 Ok(()) => assert_eq!(pe, first),
-                                Err(Error::DataRace { element, first: a, second: b }) => {
+                                Err(Error::DataRace { element, first: a, second: b, .. }) => {
                                     assert_eq!((pe, element, a, b), (second, 77, first, second));
                                 }
                                 Err(error) => return Err(error),

@@ -28,7 +28,7 @@ fn revoking_takes_all_rights_back(setup: Setup) {
                 w.revoke_wait(Some(LONG))?;
             }
             job.barrier()?;
-            let revoked = |result: Result<()>| matches!(result, Err(Error::Revoked { pe: 0, key_epoch, epoch }) if key_epoch < epoch);
+            let revoked = |result: Result<()>| matches!(result, Err(Error::Revoked { pe: 0, key_epoch, epoch, .. }) if key_epoch < epoch);
             if me != 0 {
                 for window in [&w, &views[0]] {
                     assert!(revoked(window.put_one(0, 0, 7)));

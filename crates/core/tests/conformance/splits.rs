@@ -39,7 +39,7 @@ fn check_strided(job: &Job, parent: &Team, start: usize, stride: isize, size: us
             assert!(!members.contains(&job.pe()), "{members:?} without PE {}", job.pe());
             Ok(())
         }
-        (None, Err(Error::Misuse(_) | Error::NoSuchPe { .. })) => Ok(()),
+        (None, Err(Error::Misuse { .. } | Error::NoSuchPe { .. })) => Ok(()),
         (model, made) => panic!(
             "{start}, {stride}, {size}: {:?} instead of {model:?}",
             made.map(|team| team.is_some())
@@ -85,7 +85,7 @@ fn every_k_th(setup: Setup) {
             ] {
                 let refused = job.world().split_strided(start, stride, size).map(drop);
                 assert!(
-                    matches!(refused, Err(Error::Misuse(_) | Error::NoSuchPe { .. })),
+                    matches!(refused, Err(Error::Misuse { .. } | Error::NoSuchPe { .. })),
                     "{refused:?}"
                 );
             }
@@ -124,7 +124,7 @@ fn rows_and_columns(setup: Setup) {
                 column.all_reduce_into(Sum, to, from)?;
                 assert_eq!(w.read(0), column.members().iter().sum::<usize>() as u64);
             }
-            assert!(matches!(job.world().split_2d(0).map(drop), Err(Error::Misuse(_))));
+            assert!(matches!(job.world().split_2d(0).map(drop), Err(Error::Misuse { .. })));
             job.barrier()
         });
     }
@@ -189,7 +189,7 @@ fn one_asks_for_what_cannot_be(setup: Setup) {
                 ];
                 for ask in asks {
                     match ask() {
-                        Err(Error::Misuse(_) | Error::NoSuchPe { .. }) if ours => {}
+                        Err(Error::Misuse { .. } | Error::NoSuchPe { .. }) if ours => {}
                         Err(Error::Unequal { pe, .. }) if !ours && pe == wrong => {}
                         other => panic!("PE {}, when PE {wrong} is wrong: {other:?}", job.pe()),
                     }

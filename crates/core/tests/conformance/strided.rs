@@ -222,8 +222,9 @@ fn refusals(setup: Setup) {
             let length = |result: Result<()>| {
                 assert!(matches!(result, Err(Error::Length { .. })), "{result:?}")
             };
-            let misuse =
-                |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+            let misuse = |result: Result<()>| {
+                assert!(matches!(result, Err(Error::Misuse { .. })), "{result:?}")
+            };
             length(team.all_to_alls_into(all, 1, other, 1, 51));
             length(team.all_to_alls_into(all, 100, other, 1, 1));
             length(team.all_to_alls_into(all, 1, other, 34, 2));
@@ -363,7 +364,7 @@ fn places_that_do_not_fit(setup: Setup) {
             length(team.all_to_all_places(place(0, 7), place(8, 7), Destinations::InTheCall));
             let nothing = Elements { size: 0, combine: &|_, _, _| {}, integers: None };
             let refused = team.combine_places(&nothing, Goal::All, place(0, 8), place(8, 8));
-            assert!(matches!(refused, Err(Error::Misuse(_))));
+            assert!(matches!(refused, Err(Error::Misuse { .. })));
             let refused =
                 team.gather_places(Some(2), place(0, 16), place(16, 8), Destinations::InTheCall);
             assert!(matches!(refused, Err(Error::NoSuchPe { .. })));

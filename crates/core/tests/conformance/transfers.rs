@@ -167,7 +167,7 @@ fn a_second_start_is_refused(setup: Setup) {
                 for _ in 0..10 {
                     match transfer.start() {
                         Ok(()) => started += 1,
-                        Err(Error::Misuse(_)) => {}
+                        Err(Error::Misuse { .. }) => {}
                         Err(other) => return Err(other),
                     }
                 }

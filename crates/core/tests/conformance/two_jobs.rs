@@ -23,7 +23,7 @@ const PATTERN: u64 = 0x5555_AAAA_5555_AAAA;
 #[track_caller]
 fn misuse<T>(result: Result<T>) {
     let result = result.map(drop);
-    assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+    assert!(matches!(result, Err(Error::Misuse { .. })), "{result:?}");
 }
 
 fn filled(job: &Job) -> Result<Window<u64>> {

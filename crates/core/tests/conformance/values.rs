@@ -201,7 +201,7 @@ fn of_odd_types(setup: Setup) {
             assert_eq!(team.all_gather([0u64; 0])?, vec![[0u64; 0]; n]);
             team.broadcast(0, ())?;
             let nothing = team.all_reduce(By(|(), ()| ()), ());
-            assert!(matches!(nothing, Err(Error::Misuse(_))), "{nothing:?}");
+            assert!(matches!(nothing, Err(Error::Misuse { .. })), "{nothing:?}");
             // Floating-point numbers: the same bits everywhere.
             let sum = team.all_reduce(Sum, 0.1 * (me as f64 + 1.0))?;
             assert!(team.all_gather(sum)?.iter().all(|other| other.to_bits() == sum.to_bits()));
@@ -248,7 +248,7 @@ fn in_an_operator(setup: Setup) {
             let team = job.world();
             let nested = By(|a: u64, b: u64| {
                 let inner = team.all_reduce(Sum, a);
-                assert!(matches!(inner, Err(Error::Misuse(_))), "{inner:?}");
+                assert!(matches!(inner, Err(Error::Misuse { .. })), "{inner:?}");
                 a + b
             });
             assert_eq!(team.all_reduce(nested, 4)?, 8);
@@ -317,7 +317,7 @@ fn one_thread_at_a_time(setup: Setup) {
                     // Wrong for PE 1, so it is refused even where this thread comes first.
                     refused = match team.scatter(0, &[1u64]) {
                         Err(Error::Length { .. }) => {
-                            matches!(team.all_to_all(&[0u64; 0]), Err(Error::Misuse(_)))
+                            matches!(team.all_to_all(&[0u64; 0]), Err(Error::Misuse { .. }))
                         }
                         other => panic!("{other:?}"),
                     };

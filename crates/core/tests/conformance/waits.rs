@@ -312,8 +312,8 @@ fn of_none(setup: Setup) {
     for run in setup.runs(&[1, 2]) {
         run.job(|job| {
             let w = job.window::<u8>(1)?;
-            assert!(matches!(w.wait_until_any(&[], Cmp::Eq, 0), Err(Error::Misuse(_))));
-            assert!(matches!(w.wait_until_some(&[], Cmp::Eq, 0), Err(Error::Misuse(_))));
+            assert!(matches!(w.wait_until_any(&[], Cmp::Eq, 0), Err(Error::Misuse { .. })));
+            assert!(matches!(w.wait_until_some(&[], Cmp::Eq, 0), Err(Error::Misuse { .. })));
             w.wait_until_all(&[], Cmp::Eq, 9)?;
             assert_eq!(w.test_any(&[], Cmp::Eq, 0), None);
             assert!(w.test_some(&[], Cmp::Eq, 0).is_empty());

@@ -182,6 +182,7 @@ impl Wired {
             _ => Err(Error::Fabric {
                 fabric: memonet_tcp::NAME,
                 problem: String::from_utf8_lossy(&said).into_owned(),
+                call: None,
             }),
         }
     }

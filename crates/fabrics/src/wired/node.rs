@@ -73,7 +73,7 @@ pub fn agree(nodes: &[NodeInfo], all: &[Findings]) -> Result<(u64, Option<String
 }
 
 fn refused(problem: String) -> Error {
-    Error::Fabric { fabric: memonet_tcp::NAME, problem }
+    Error::Fabric { fabric: memonet_tcp::NAME, problem, call: None }
 }
 
 #[cfg(test)]

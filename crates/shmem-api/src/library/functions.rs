@@ -200,7 +200,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
         )
     };
     Ok(format!(
-        "#[inline(never)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {recorded}{call} }}\n}}\n",
+        "#[inline(never)]\n#[unsafe(no_mangle)]\n#[unsafe(link_section = \"memonet_calls\")]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {recorded}{call} }}\n}}\n",
         parameters.join(", ")
     ))
 }

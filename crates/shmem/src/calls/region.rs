@@ -121,7 +121,7 @@ pub unsafe fn write(
 fn report(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
     match result {
         Err(error @ Error::DataRace { .. }) => {
-            eprintln!("memonet: PE {}: {call}: {error}", state.job.pe());
+            eprintln!("memonet: PE {}: {call}: {}", state.job.pe(), error.of_call(None));
             1
         }
         other => {

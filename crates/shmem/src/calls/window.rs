@@ -74,7 +74,7 @@ fn report(state: &State, call: &'static str, result: Result<(), Error>) -> c_int
         Err(error @ (Error::PeerFailed { .. } | Error::System { .. })) => fail(call, error),
         Err(error) => {
             if state.check {
-                eprintln!("memonet: PE {}: {call}: {error}", state.job.pe());
+                eprintln!("memonet: PE {}: {call}: {}", state.job.pe(), error.of_call(None));
             }
             1
         }

@@ -1,5 +1,6 @@
 //! How the library ends a job that cannot go on.
 
+use super::caller;
 use memonet_core::Job;
 use memonet_core::unstable::ending;
 use std::fmt::Display;
@@ -26,11 +27,16 @@ pub fn die(call: &'static str, why: impl Display) -> ! {
             // The call fails because a PE ends the job on purpose, which is no error to report.
             job.await_exit();
         }
-        eprintln!("memonet: PE {}: {call}: {why}", job.pe());
+        eprintln!("memonet: PE {}: {call}: {why}{}", job.pe(), at());
     } else {
-        eprintln!("memonet: {call}: {why}");
+        eprintln!("memonet: {call}: {why}{}", at());
     }
     ending::end(1)
+}
+
+/// Where the program made the call.
+fn at() -> String {
+    caller::place().map_or_else(String::new, |place| format!(" (at {place})"))
 }
 
 /// The value of a result. Ends the job if the result is an error.

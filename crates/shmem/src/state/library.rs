@@ -2,7 +2,7 @@
 
 use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
-use crate::state::{near, record, statics};
+use crate::state::{caller, near, record, statics};
 use memonet_core::unstable::launch::Participation;
 use memonet_core::unstable::segment::{Segment, Spot, page_size};
 use memonet_core::{Error, Job, SymmetricRange, Team};
@@ -71,6 +71,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
     if let Ok(state) = made {
         fatal::set_job(&state.job);
         record::set_job(&state.job);
+        memonet_core::unstable::segment::find_callers_by(caller::caller);
     }
     made.as_ref()
 }

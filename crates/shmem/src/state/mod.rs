@@ -5,6 +5,7 @@
 
 mod address;
 mod argument;
+mod caller;
 pub mod contexts;
 pub mod environment;
 mod fatal;

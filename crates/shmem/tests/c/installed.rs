@@ -18,11 +18,32 @@ fn oshrun_runs_what_oshcc_makes() {
     let mut output: Vec<_> = output.lines().collect();
     output.sort_unstable();
     assert_eq!(output, ["[0] PE 0 of 2: 1", "[1] PE 1 of 2: 0"]);
-    assert!(printed(installed("oshrun").arg("--help")).contains("Usage: oshrun"));
+    let help = printed(installed("oshrun").arg("--help"));
+    for part in ["Usage: oshrun", "--watch SECONDS", "--stats [FORM]", "--trace FILE"] {
+        assert!(help.contains(part), "{help}");
+    }
     assert!(
         printed(installed("memonet").args(["oshrun", "--version"]))
             .contains(env!("CARGO_PKG_VERSION"))
     );
+}
+
+#[test]
+fn oshrun_shows_what_pes_do() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    printed(installed("oshcc").arg("-o").arg(at("program")).arg(source("hello.c")));
+    let stats = format!("json:{}", at("stats.json").display());
+    let mut oshrun = installed("oshrun");
+    oshrun.args(["-np", "2", "--watch", "30", "--stats", &stats, "--stats", "--trace"]);
+    let output = assert_success(oshrun.arg(at("trace.json")).arg(at("program")));
+    let table = String::from_utf8_lossy(&output.stderr);
+    assert!(table.contains("shmem_barrier_all"), "{table}");
+    for file in ["stats.json", "trace.json"] {
+        let text = std::fs::read_to_string(at(file)).expect(file);
+        serde_json::from_str::<serde_json::Value>(&text).expect(file);
+        assert!(text.contains("shmem_barrier_all"), "{file}");
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
-/* PE 0 holds a lock that PE 1 wants, and waits for a word. PE 2 is in a reduction. */
+/* PE 0 holds a lock that PE 1 wants, and waits for a word. PE 2 is in a reduction. With an argument: a put to no PE. */
 
 #include <shmem.h>
 
 static long lock, locked;
 
-int main(void)
+int main(int argc, char **argv)
 {
     shmem_init();
     int me = shmem_my_pe();
+    if (argc > 1 && argv)
+        shmem_long_p(&locked, 1, 99);
     long *word = shmem_malloc(4 * sizeof(long));
     word[0] = word[1] = 0;
     word[2] = 1;

@@ -61,7 +61,7 @@ impl AgentBroker {
         for (pe, socket) in came {
             say(&channel, Kind::Return, pe, Some(socket.as_fd()))?;
         }
-        let wrong = |problem: String| Error::Fabric { fabric: "tcp", problem };
+        let wrong = |problem: String| Error::Fabric { fabric: "tcp", problem, call: None };
         let job = Description::decode(&sealed::read(file, MOST_BYTES)?)
             .map_err(|e| wrong(e.to_string()))?;
         if job.node_of(me) != Some(job.node) {
@@ -87,7 +87,7 @@ impl AgentBroker {
         if self.process.load(Ordering::Relaxed) == std::process::id() {
             return Ok(());
         }
-        Err(Error::Misuse("a process that a PE has forked off cannot reach PEs of other hosts"))
+        Err(Error::misuse("a process that a PE has forked off cannot reach PEs of other hosts"))
     }
 }
 
@@ -172,7 +172,7 @@ fn inherited(value: &str) -> Result<OwnedFd> {
 fn garbage() -> Error {
     let problem =
         format!("the agent of this host says what no agent of this version says. {HOW_TO_START}");
-    Error::Fabric { fabric: "tcp", problem }
+    Error::Fabric { fabric: "tcp", problem, call: None }
 }
 
 /// The next message, if one has come.

@@ -157,7 +157,7 @@ pub(super) fn choose(
             ),
             None => "this host has no network address at all, not even loopback. Bring an interface up (`ip link set lo up`)".into(),
         };
-        return Err(Error::Fabric { fabric: "tcp", problem });
+        return Err(Error::Fabric { fabric: "tcp", problem, call: None });
     }
     chosen.sort_by_key(|&address| Some(address) != first);
     chosen.dedup();

@@ -105,7 +105,7 @@ impl Listener {
                 list(&ips)
             ),
         };
-        Err(Error::Fabric { fabric: "tcp", problem })
+        Err(Error::Fabric { fabric: "tcp", problem, call: None })
     }
 
     /// The addresses with the port, in the order in which others should try them.

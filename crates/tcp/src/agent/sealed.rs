@@ -36,6 +36,7 @@ pub(super) fn read(file: impl AsFd, most: usize) -> Result<Vec<u8>> {
         problem: format!(
             "what the agent gives as the job's description {what}: start the program with `memonet run`"
         ),
+        call: None,
     };
     let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| wrong("is no memory file"))?;
     if !seals.contains(ALL) {

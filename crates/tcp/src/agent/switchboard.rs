@@ -54,7 +54,8 @@ impl Switchboard {
     /// Begins to accept connections of the job's other nodes.
     pub fn start(listener: Listener, job: Job) -> Result<Self> {
         let description = job.description();
-        let wrong = |wrong: Wrong| Error::Fabric { fabric: FABRIC, problem: wrong.to_string() };
+        let wrong =
+            |wrong: Wrong| Error::Fabric { fabric: FABRIC, problem: wrong.to_string(), call: None };
         let record = sealed::file("memonet-record", &description.encode().map_err(wrong)?)?;
         let flag = || {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -85,7 +86,7 @@ impl Switchboard {
     /// The agent has a seat too, as [`Description::agent_of`], for streams to other agents.
     pub fn seat(&mut self, pe: u32) -> Result<OwnedFd> {
         if self.job.node_of(pe) != Some(self.job.node) {
-            return Err(Error::Misuse("a seat at an agent for a PE of another node"));
+            return Err(Error::misuse("a seat at an agent for a PE of another node"));
         }
         let (theirs, ours) = Seat::open()?;
         self.command(Command::Seat(pe, ours));

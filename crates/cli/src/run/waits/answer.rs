@@ -105,6 +105,7 @@ pub mod tests {
             what,
             call: String::new(),
             at: String::new(),
+            caller: None,
             window: String::new(),
             team: None,
             meeting: None,

@@ -10,6 +10,7 @@
 //! * [`answer`]: what is known of a PE then: its waits, its state, and what its process does.
 //! * [`inquiry`]: why the launcher asks, and when.
 //! * [`travel`]: answers on their way from other hosts.
+//! * [`places`]: the lines of C programs that have made the calls.
 //! * [`absent`]: who has not done what a wait needs.
 //! * [`text`]: a line for each PE; equal ones are one line.
 //! * [`conclude`]: what follows from all answers: who is missing where, and deadlocks.
@@ -25,6 +26,7 @@ mod activity;
 mod answer;
 mod conclude;
 mod inquiry;
+mod places;
 mod question;
 mod text;
 mod travel;
@@ -38,6 +40,7 @@ pub use answer::{Activity, Answer, Standing};
 /// The report on all PEs: what each one waits for, and what follows. All answers were given within
 /// `window`.
 pub fn report(title: &str, answers: &[Answer], window: Duration) -> String {
+    let answers = &places::located(answers);
     let mut report = title.to_owned();
     for line in text::lines(answers).into_iter().chain(conclude::conclusions(answers, window)) {
         report += "\n  ";

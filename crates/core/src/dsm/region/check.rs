@@ -69,6 +69,7 @@ impl Release<'_> {
                 element: (page * region.page + bytes.start + at) / size_of::<T>(),
                 first: (writers[at] & 0xFFFF) as usize - 1,
                 second: region.pe.me(),
+                call: None,
             });
         }
         writers.fill(*self.number << 16 | (me + 1));

@@ -79,7 +79,6 @@ use crate::team::Team;
 use crate::window::{Window, element_bytes};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -215,11 +214,11 @@ impl<T: Plain> Region<T> {
     /// [`Error::Unequal`] when PEs give different page sizes or options.
     #[track_caller]
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
-        let _call = job.pe.begin("Region::with", Location::caller(), None);
+        job.pe.waiting_call("Region::with", None, || {
         let page = options.page;
         let sized = element_bytes::<T>(len).and_then(|bytes| {
             if page == 0 || !page.is_multiple_of(64) || !page.is_multiple_of(size_of::<T>()) || align_of::<T>() > 64 {
-                return Err(Error::Misuse(
+                return Err(Error::misuse(
                     "a region's page is a multiple of 64 bytes and of its elements' size, and these are aligned to at most 64",
                 ));
             }
@@ -253,6 +252,7 @@ impl<T: Plain> Region<T> {
             _window: window,
             element: PhantomData,
         })
+        })
     }
 
     /// Number of elements.
@@ -267,9 +267,10 @@ impl<T: Plain> Region<T> {
     /// [`Error::OutOfBounds`]; what the fabric reports.
     #[track_caller]
     pub fn read(&self, range: Range<usize>) -> Result<Reading<'_, T>> {
-        let _call = self.pe.begin("Region::read", Location::caller(), None);
-        let base = self.enter(&range, false)?;
-        Ok(Reading { region: self, range, base })
+        self.pe.call("Region::read", None, || {
+            let base = self.enter(&range, false)?;
+            Ok(Reading { region: self, range, base })
+        })
     }
 
     /// A guard to read and write a range.
@@ -278,9 +279,10 @@ impl<T: Plain> Region<T> {
     /// [`Error::OutOfBounds`]; what the fabric reports.
     #[track_caller]
     pub fn write(&self, range: Range<usize>) -> Result<Writing<'_, T>> {
-        let _call = self.pe.begin("Region::write", Location::caller(), None);
-        let base = self.enter(&range, true)?;
-        Ok(Writing { region: self, range, base })
+        self.pe.call("Region::write", None, || {
+            let base = self.enter(&range, true)?;
+            Ok(Writing { region: self, range, base })
+        })
     }
 
     /// Makes what this PE has written visible to the PEs that acquire later.
@@ -307,13 +309,14 @@ impl<T: Plain> Region<T> {
     /// then.
     #[track_caller]
     pub fn release(&self) -> Result<()> {
-        let _call = self.pe.begin("Region::release", Location::caller(), None);
-        let raced = match &self.pages {
-            Some(pages) => self.release_pages(pages),
-            None => Ok(()),
-        };
-        self.pe.complete_writes()?;
-        raced
+        self.pe.call("Region::release", None, || {
+            let raced = match &self.pages {
+                Some(pages) => self.release_pages(pages),
+                None => Ok(()),
+            };
+            self.pe.complete_writes()?;
+            raced
+        })
     }
 
     /// Makes this PE see what other PEs have released before. It also releases what this PE has
@@ -323,15 +326,16 @@ impl<T: Plain> Region<T> {
     /// As for [`release`](Self::release).
     #[track_caller]
     pub fn acquire(&self) -> Result<()> {
-        let _call = self.pe.begin("Region::acquire", Location::caller(), None);
-        shm::full_fence();
-        let Some(pages) = &self.pages else { return Ok(()) };
-        let raced = self.release();
-        if let Some(check) = &self.check {
-            check.acquired()?;
-        }
-        pages.make_stale();
-        raced
+        self.pe.call("Region::acquire", None, || {
+            shm::full_fence();
+            let Some(pages) = &self.pages else { return Ok(()) };
+            let raced = self.release();
+            if let Some(check) = &self.check {
+                check.acquired()?;
+            }
+            pages.make_stale();
+            raced
+        })
     }
 
     /// Releases, waits until all PEs have called, and acquires. *Collective.*
@@ -340,16 +344,17 @@ impl<T: Plain> Region<T> {
     /// As for [`release`](Self::release), and [`Error::PeerFailed`].
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        let _call = self.pe.begin("Region::barrier", Location::caller(), None);
-        // A PE that found a race still meets the others, which would wait for it.
-        let raced = self.release();
-        self.world.barrier()?;
-        self.acquire()?;
-        if self.check.is_some() {
-            // Writes after this barrier come after every PE's acquire.
+        self.pe.waiting_call("Region::barrier", None, || {
+            // A PE that found a race still meets the others, which would wait for it.
+            let raced = self.release();
             self.world.barrier()?;
-        }
-        raced
+            self.acquire()?;
+            if self.check.is_some() {
+                // Writes after this barrier come after every PE's acquire.
+                self.world.barrier()?;
+            }
+            raced
+        })
     }
 
     /// What this PE has done with the region so far. Uses are pages that guards asked for. Hits are
@@ -429,7 +434,7 @@ impl<T: Plain> Region<T> {
     /// Makes a range usable. Gives its address, if all of it lies together.
     fn enter(&self, range: &Range<usize>, write: bool) -> Result<Option<*mut T>> {
         if range.start > range.end {
-            return Err(Error::Misuse("a range of a region that ends before it begins"));
+            return Err(Error::misuse("a range of a region that ends before it begins"));
         }
         if range.end > self.len {
             return Err(Error::OutOfBounds {

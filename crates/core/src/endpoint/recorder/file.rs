@@ -196,7 +196,7 @@ impl RecordFile {
         let fits =
             at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.geometry.events);
         let part = self.geometry.part_of(pe).filter(|_| fits);
-        let part = part.ok_or(Error::Misuse("events that have no place in a file of records"))?;
+        let part = part.ok_or(Error::misuse("events that have no place in a file of records"))?;
         let (mut done, at) = (0, part + self.geometry.events_at() + at);
         while done < bytes.len() {
             match rustix::io::pwrite(&self.fd, &bytes[done..], at + done as u64) {
@@ -241,7 +241,7 @@ impl RecordFile {
     }
 }
 
-const TOO_MANY: Error = Error::Misuse("so many PEs or events are more than a file of records has");
+const TOO_MANY: Error = Error::misuse("so many PEs or events are more than a file of records has");
 
 /// Bytes of the cells of one target.
 const ROW_BYTES: u64 = (KINDS * size_of::<Cell>()) as u64;

@@ -47,7 +47,7 @@ use crate::base::log::log;
 use crate::base::settings::ENV_BARRIER;
 use crate::base::shm;
 use crate::base::shows;
-use crate::endpoint::calls::{self, TeamCall};
+use crate::endpoint::calls::TeamCall;
 use crate::endpoint::copies::Copies;
 use crate::endpoint::ending;
 use crate::endpoint::errand::Step;
@@ -57,7 +57,6 @@ use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 use relayed::Relayed;
 use std::mem::offset_of;
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -504,9 +503,10 @@ impl Barrier {
     /// [`Error::PeerFailed`], or an error of an earlier write that surfaces now.
     #[track_caller]
     pub fn arrive(&self) -> Result<Arrival<'_>> {
-        let _call = self.slot.pe.begin("Barrier::arrive", Location::caller(), None);
-        self.step()?;
-        Ok(Arrival { barrier: self })
+        self.slot.pe.waiting_call("Barrier::arrive", None, || {
+            self.step()?;
+            Ok(Arrival { barrier: self })
+        })
     }
 
     /// The one call per phase (RBC): waits until the previous phase is complete, and arrives at the
@@ -532,8 +532,7 @@ impl Barrier {
     /// As for [`arrive`](Self::arrive).
     #[track_caller]
     pub fn step(&self) -> Result<()> {
-        let _call = self.slot.pe.begin("Barrier::step", Location::caller(), None);
-        calls::within("Barrier::step", Some(Location::caller()), None, || {
+        self.slot.pe.waiting_call("Barrier::step", None, || {
             Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
         })
     }
@@ -560,16 +559,17 @@ impl Barrier {
     /// As for [`arrive`](Self::arrive).
     #[track_caller]
     pub fn try_step(&self) -> Result<bool> {
-        let _call = self.slot.pe.begin("Barrier::try_step", Location::caller(), None);
-        Ok(self.alone(|| {
-            by_way!(self, way => {
-                let complete = self.look(way)?;
-                if complete {
-                    self.next(way)?;
-                }
-                Ok(complete)
-            })
-        })?)
+        self.slot.pe.call("Barrier::try_step", None, || {
+            Ok(self.alone(|| {
+                by_way!(self, way => {
+                    let complete = self.look(way)?;
+                    if complete {
+                        self.next(way)?;
+                    }
+                    Ok(complete)
+                })
+            })?)
+        })
     }
 
     /// Whether every member has arrived at the phase at which this PE arrived last.
@@ -578,8 +578,9 @@ impl Barrier {
     /// [`Error::PeerFailed`] when that can never happen.
     #[track_caller]
     pub fn test(&self) -> Result<bool> {
-        let _call = self.slot.pe.begin("Barrier::test", Location::caller(), None);
-        Ok(self.alone(|| by_way!(self, way => self.look(way)))?)
+        self.slot.pe.call("Barrier::test", None, || {
+            Ok(self.alone(|| by_way!(self, way => self.look(way)))?)
+        })
     }
 
     /// Waits until every member has arrived at the phase at which this PE arrived last.
@@ -588,8 +589,7 @@ impl Barrier {
     /// [`Error::PeerFailed`] when a member is gone, within 100 ms.
     #[track_caller]
     pub fn wait(&self) -> Result<()> {
-        let _call = self.slot.pe.begin("Barrier::wait", Location::caller(), None);
-        calls::within("Barrier::wait", Some(Location::caller()), None, || {
+        self.slot.pe.waiting_call("Barrier::wait", None, || {
             Ok(self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))?)
         })
     }
@@ -616,9 +616,8 @@ impl Barrier {
     /// [`Error::Timeout`]: the phase goes on, and the PE may wait for it again.
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
-        let _call = self.slot.pe.begin("Barrier::wait_timeout", Location::caller(), None);
-        let limit = Limit::new(timeout);
-        calls::within("Barrier::wait_timeout", Some(Location::caller()), None, || {
+        self.slot.pe.waiting_call("Barrier::wait_timeout", None, || {
+            let limit = Limit::new(timeout);
             Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
         })
     }
@@ -843,7 +842,7 @@ impl Drop for Barrier {
 
 #[cold]
 fn two_threads() -> Box<Error> {
-    Box::new(Error::Misuse(
+    Box::new(Error::misuse(
         "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team, or a collective call of it was interrupted: this PE can use the team no more",
     ))
 }

@@ -54,7 +54,7 @@ impl Segment {
         {
             Ok(Queue::new(pe, offset))
         } else {
-            Err(Error::Misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))
+            Err(Error::misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))
         }
     }
 }
