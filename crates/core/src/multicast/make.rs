@@ -57,8 +57,8 @@ pub struct MulticastOptions {
 const CAPACITY_BYTES: usize = 512 << 10;
 /// The default capacity where all PEs are near. Of blocks of 64 KiB it holds enough that writer and
 /// readers need not run in step. Where they share a CPU they take turns, one ring moves in each
-/// turn, and a turn begins with cold buffers of the processor. A turn of a larger ring would last so
-/// long that it looks like interference, and then waits sleep.
+/// turn, and a turn begins with cold buffers of the processor. A turn of a larger ring would last
+/// so long that it looks like interference, and then waits sleep.
 const NEAR_CAPACITY_BYTES: usize = 2 << 20;
 /// The part of it that short blocks use where PEs have CPUs of their own: data that fit the caches
 /// of two cores travel fastest between them.
@@ -71,8 +71,8 @@ impl Default for MulticastOptions {
 }
 
 impl MulticastOptions {
-    /// A capacity of 512 KiB, or of 2 MiB where all PEs are near; of these, blocks of less than
-    /// 16 KiB use 512 KiB, unless PEs share CPUs. Slow readers stop the writer, and a reader's death
+    /// A capacity of 512 KiB, or of 2 MiB where all PEs are near; of these, blocks of less than 16
+    /// KiB use 512 KiB, unless PEs share CPUs. Slow readers stop the writer, and a reader's death
     /// is an error.
     pub fn new() -> Self {
         MulticastOptions { capacity: None, drop_slow: None, survive: false }

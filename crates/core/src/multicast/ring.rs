@@ -5,10 +5,10 @@
 //! where one does not fit, a padding record fills the rest.
 //!
 //! A ring may have **short laps**: then short records fill only its beginning, as what fits the
-//! caches of two cores travels fastest between them. The record that would lie across the end of the
-//! short lap goes to the start of the ring, behind a padding record for all the rest. A long record
-//! goes on beyond that end, and so does all that follows, up to the end of the ring: of a few long
-//! blocks, more have to fit, or writer and readers run in step.
+//! caches of two cores travels fastest between them. The record that would lie across the end of
+//! the short lap goes to the start of the ring, behind a padding record for all the rest. A long
+//! record goes on beyond that end, and so does all that follows, up to the end of the ring: of a
+//! few long blocks, more have to fit, or writer and readers run in step.
 //!
 //! | header | meaning |
 //! |---|---|

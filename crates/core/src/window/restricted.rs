@@ -549,8 +549,8 @@ impl<T: Plain> Window<T> {
             let hold = pe.control().geometry().hold(restricted.key, pe.me());
             let done = |holder: usize| {
                 let held = || pe.route(holder, hold).load::<u32>(pe);
-                // Looked at first: whoever was dead by then, and is not gone behind that, is a thread
-                // of this process.
+                // Looked at first: whoever was dead by then, and is not gone behind that, is a
+                // thread of this process.
                 let state = pe.control().state(holder);
                 if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
                     return Ok(true);

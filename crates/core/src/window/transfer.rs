@@ -168,14 +168,14 @@ impl Transfer {
                 let kind = if self.signal.is_some() { Kind::PutSignal } else { Kind::Put };
                 pe.note(kind, self.target.route, self.bytes);
                 self.under_way = true;
-                // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
-                // restricted part is unmapped only when the fabric is quiet.
+                // SAFETY: the source is window memory: a segment stays mapped as long as the job,
+                // and a restricted part is unmapped only when the fabric is quiet.
                 return unsafe { prepared.start(pe.fabric()) };
             }
             let (to, src, len) = (self.target.route, self.source, self.bytes);
             let Some((word, op, value)) = &self.signal else {
-                // SAFETY: both ranges were checked when the transfer was prepared, and their windows
-                // are kept.
+                // SAFETY: both ranges were checked when the transfer was prepared, and their
+                // windows are kept.
                 unsafe { to.put(pe, src, len) }?;
                 pe.wrote(self.pe);
                 return Ok(());
