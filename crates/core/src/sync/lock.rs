@@ -1,5 +1,5 @@
-//! Locks: fair, each in one 8-byte word of every segment, at one offset. The words are zero while
-//! no PE uses the lock.
+//! Locks: fair but for a bound, each in one 8-byte word of every segment, at one offset. The words
+//! are zero while no PE uses the lock.
 //!
 //! PEs that want a lock stand in a queue (that of Mellor-Crummey and Scott). Each has the number of
 //! the PE behind it in its own word. The last one's number stands in the word of the lock's
@@ -628,6 +628,43 @@ mod tests {
                 drop(held);
             });
             assert_eq!(order.into_inner().unwrap(), (0..THREADS).collect::<Vec<_>>());
+            job.barrier()
+        })
+        .unwrap()
+        .into_iter()
+        .for_each(|result| result.unwrap());
+    }
+
+    /// While a near PE waits behind it, a PE has the lock for so many turns, and no more.
+    #[test]
+    fn who_waits_is_overtaken_by_a_bound() {
+        Job::threads(2, |job| -> Result<()> {
+            let offset = job.window::<u64>(1)?.inner.heap_offset().expect("of the heap");
+            job.barrier()?;
+            let mine = Queue::new(&job.pe, offset);
+            if job.pe() == 0 {
+                mine.set()?;
+                // As PE 1 would, if it did not look.
+                let theirs = mine.word(1, 0);
+                assert_eq!(mine.tail().fetch_op(&job.pe, AtomicOp::Swap, 2u32)?, 1);
+                mine.write(NEXT, 2u16);
+                let has_it = || theirs.add(STATE as usize).load::<u8>(&job.pe).unwrap() == HELD;
+                let mut turns = 1;
+                mine.clear()?;
+                while !has_it() {
+                    mine.set()?;
+                    turns += 1;
+                    mine.clear()?;
+                }
+                assert_eq!(turns, u32::from(RUN));
+            }
+            job.barrier()?;
+            if job.pe() == 1 {
+                mine.write(CLAIM, CLAIMED);
+                mine.clear()?;
+                assert!(mine.test()?, "it is free");
+                mine.clear()?;
+            }
             job.barrier()
         })
         .unwrap()

@@ -66,8 +66,9 @@ impl Lock {
         Queue::new(&self.window.pe, self.offset)
     }
 
-    /// Waits for the lock. PEs and their threads get it in the order in which they came. Not
-    /// reentrant.
+    /// Waits for the lock. PEs and their threads get it in the order in which they came; but a PE
+    /// that asks again just after it gave the lock back may have it before a near PE that waits,
+    /// for at most 16 turns in a row. Not reentrant.
     ///
     /// OpenSHMEM: `shmem_set_lock`; MPI: `MPI_Win_lock`.
     ///
