@@ -2,7 +2,9 @@
 //!
 //! A report of a long wait, and a timeline, name the line of the program. Rust's compiler knows it.
 //! The front end of an interpreted language asks its interpreter, by a function that it gives here
-//! once. Places that the compiler knows are then the front end's own, and are told to nobody.
+//! once ([`set`]). Places that the compiler knows are then the front end's own, and are told to
+//! nobody. The front end of C finds the instruction of a call ([`find_instructions_by`]), and
+//! whoever reads the report looks up its line.
 
 use crate::base::lock;
 use std::collections::HashSet;
@@ -40,6 +42,29 @@ pub(crate) fn place() -> Option<&'static str> {
     let kept: &'static str = Box::leak(place.into_boxed_str());
     places.insert(kept);
     Some(kept)
+}
+
+/// An instruction that has called the library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    /// The path of the program or shared library.
+    pub object: String,
+    /// The instruction's address, as the file has it.
+    pub address: u64,
+}
+
+/// The front end's way to find the instruction of the call that this thread is in.
+static FIND: OnceLock<fn() -> Option<Instruction>> = OnceLock::new();
+
+/// Lets reports of long waits name the instruction that `find` finds, where a call has no line. It
+/// is asked inside of the call, by the thread that waits. The first call counts.
+pub fn find_instructions_by(find: fn() -> Option<Instruction>) {
+    let _ = FIND.set(find);
+}
+
+/// The instruction of the call that this thread is in, if a front end finds it.
+pub(crate) fn instruction() -> Option<Instruction> {
+    FIND.get().and_then(|find| find())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,14 +3,10 @@
 //! Only calls that may wait for other PEs are noted. A note lies on the stack of its call, and a
 //! variable of the thread points to it. A call that is made inside of another one is a part of it:
 //! the program knows the outer one. A call of a team inside of another call adds the team.
-//!
-//! Calls of a program in C have no line. Its front end finds their place, where a report asks for
-//! it: [`find_callers_by`].
 
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::null;
-use std::sync::OnceLock;
 
 /// A call that may wait.
 #[derive(Debug, Clone)]
@@ -33,29 +29,6 @@ pub(crate) struct TeamCall {
     /// How many calls of the team came before it. All members count alike, if they make the same
     /// calls.
     pub(crate) number: u64,
-}
-
-/// Where a program has called the library: an instruction of an object file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The path of the program or shared library.
-    pub object: String,
-    /// The instruction's address, as the file has it.
-    pub address: u64,
-}
-
-/// The front end's way to find the caller of the call that this thread is in.
-static FIND: OnceLock<fn() -> Option<Caller>> = OnceLock::new();
-
-/// Lets reports of long waits name the caller that `find` finds, where a call has no line. It is
-/// asked inside of the call, by the thread that waits.
-pub fn find_callers_by(find: fn() -> Option<Caller>) {
-    let _ = FIND.set(find);
-}
-
-/// The caller of the call that this thread is in, if a front end finds it.
-pub(crate) fn caller() -> Option<Caller> {
-    FIND.get().and_then(|find| find())
 }
 
 thread_local! {

@@ -92,7 +92,7 @@ pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
         write(place, question, &bytes);
         // To find the caller takes a moment, in a static program a long one.
         if calls::current().is_some_and(|call| call.at.is_none()) {
-            report.caller = calls::caller();
+            report.caller = callers::instruction();
             // By then, the place may be that of an answer to the next question.
             if pe.control().question() == question {
                 lengthen(place, bytes.len(), &report.write());

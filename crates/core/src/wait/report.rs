@@ -10,7 +10,7 @@
 
 use super::{Awaited, Words};
 use crate::base::layout::REPORT_BYTES;
-pub use crate::endpoint::calls::Caller;
+pub use crate::endpoint::callers::Instruction;
 
 /// What a thread of a PE waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Report {
     /// Its place in the source, where it is known.
     pub at: String,
     /// The instruction that made it, where the program has no lines to tell.
-    pub caller: Option<Caller>,
+    pub caller: Option<Instruction>,
     /// Where the window was made that the call uses, if it uses one.
     pub window: String,
     /// The collective call of a team that the thread is in: the team's slot, and how many calls of
@@ -128,7 +128,7 @@ impl Report {
         if let Some(words) = &self.words {
             put_words(&mut to, words);
         }
-        if let Some(Caller { object, address }) = self.caller() {
+        if let Some(Instruction { object, address }) = self.caller() {
             to.push(object.len() as u8);
             to.extend(object.as_bytes());
             to.extend(address.to_le_bytes());
@@ -137,7 +137,7 @@ impl Report {
     }
 
     /// The caller, if there is room for its path.
-    fn caller(&self) -> Option<&Caller> {
+    fn caller(&self) -> Option<&Instruction> {
         self.caller.as_ref().filter(|caller| caller.object.len() <= PATH)
     }
 
@@ -259,8 +259,8 @@ impl Reader<'_> {
         Some(text.chars().filter(|letter| !letter.is_control()).collect())
     }
 
-    fn caller(&mut self) -> Option<Caller> {
-        Some(Caller { object: self.text()?, address: self.number()? })
+    fn caller(&mut self) -> Option<Instruction> {
+        Some(Instruction { object: self.text()?, address: self.number()? })
     }
 
     fn pes(&mut self) -> Option<Pes> {
@@ -304,7 +304,7 @@ mod tests {
             what: Awaited::Step,
             call: "ä".repeat(200),
             at: format!("{}/src/main.rs:7", "long/".repeat(50)),
-            caller: Some(Caller { object: "/".repeat(PATH), address: u64::MAX }),
+            caller: Some(Instruction { object: "/".repeat(PATH), address: u64::MAX }),
             window: "w".repeat(300),
             team: Some((255, u64::MAX)),
             meeting: Some((1, 2)),
@@ -331,7 +331,7 @@ mod tests {
         let read = Report::read(&bytes).unwrap();
         assert!(read.at.ends_with("/src/main.rs:7") && read.call.ends_with('ä'));
         assert_eq!(read.caller, largest().caller);
-        let far = Caller { object: "/".repeat(PATH + 1), address: 1 };
+        let far = Instruction { object: "/".repeat(PATH + 1), address: 1 };
         let without = Report { caller: Some(far), ..largest() }.write();
         assert_eq!(Report::read(&without).unwrap().caller, None);
         assert!(read.members.as_ref().is_some_and(|set| set.cut && set.all.len() == RUNS));

@@ -17,7 +17,6 @@ pub use crate::base::shm::copy_overlapping as copy;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::base::shows;
 use crate::endpoint::calls;
-pub use crate::endpoint::calls::{Caller, find_callers_by};
 use crate::endpoint::fabric::{Signal, SignalOp};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;

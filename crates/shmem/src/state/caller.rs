@@ -4,7 +4,7 @@
 //! So the program is where the frame lies that follows those of that section. Calls pay nothing:
 //! only who asks walks the stack.
 
-use memonet_core::unstable::segment::Caller;
+use memonet_core::unstable::callers::Instruction;
 use std::ffi::{CStr, c_int, c_void};
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn instruction() -> Option<usize> {
 }
 
 /// The program's instruction, by file and address.
-pub fn caller() -> Option<Caller> {
+pub fn caller() -> Option<Instruction> {
     let mut search = Search { instruction: instruction()? as u64, found: None };
     // SAFETY: `look` is called with `search` only before this returns.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
@@ -47,7 +47,7 @@ pub fn caller() -> Option<Caller> {
         true => std::env::current_exe().ok()?.into_os_string().into_string().ok()?,
         false => object,
     };
-    Some(Caller { object, address })
+    Some(Instruction { object, address })
 }
 
 struct Search {

@@ -71,7 +71,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
     if let Ok(state) = made {
         fatal::set_job(&state.job);
         record::set_job(&state.job);
-        memonet_core::unstable::segment::find_callers_by(caller::caller);
+        memonet_core::unstable::callers::find_instructions_by(caller::caller);
     }
     made.as_ref()
 }

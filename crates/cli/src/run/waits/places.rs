@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use addr2line::Loader;
-use memonet_core::unstable::wait::report::Caller;
+use memonet_core::unstable::wait::report::Instruction;
 
 use super::answer::Answer;
 
@@ -30,8 +30,8 @@ pub fn located(answers: &[Answer]) -> Vec<Answer> {
 
 impl Files {
     /// The line of the source; where the file has no lines, the function; else the instruction.
-    fn place(&mut self, caller: &Caller) -> String {
-        let Caller { object, address } = caller;
+    fn place(&mut self, caller: &Instruction) -> String {
+        let Instruction { object, address } = caller;
         let read = || Loader::new(object).ok();
         let file = self.0.entry(object.clone()).or_insert_with(read).as_ref();
         let place = file.and_then(|file| line(file, *address).or_else(|| symbol(file, *address)));
@@ -81,7 +81,7 @@ mod tests {
     use super::super::answer::tests::{wait, waits};
     use super::*;
 
-    fn at(caller: Caller) -> String {
+    fn at(caller: Instruction) -> String {
         let wait = Wait { caller: Some(caller), ..wait(Awaited::Word) };
         located(&[waits(0, [wait])])[0].waits[0].at.clone()
     }
@@ -94,13 +94,13 @@ mod tests {
         let first = maps.lines().find(|line| line.ends_with(this.to_str().unwrap())).unwrap();
         let base = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
         let address = short as fn(&Path) -> &Path as usize as u64 - base;
-        let place = at(Caller { object: this.display().to_string(), address });
+        let place = at(Instruction { object: this.display().to_string(), address });
         assert!(place.contains("run/waits/places.rs:"), "{place}");
     }
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let of = |object: &str| at(Caller { object: object.into(), address: 0x4321 });
+        let of = |object: &str| at(Instruction { object: object.into(), address: 0x4321 });
         assert_eq!(of("/nowhere/at all"), "at all+0x4321");
         assert_eq!(of("/proc/self/status"), "status+0x4321");
         assert_eq!(of(""), "+0x4321");
