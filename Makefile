@@ -105,6 +105,7 @@ $(VENV)/ready: tests/requirements.txt
 
 peers:
 	python3 tests/peers/peers.py --output docs/performance.md
+	python3 tests/peers/parts.py --output docs/performance.md
 
 # All that is to be installed, as it is to be: it can be used from there, too.
 prefix:
