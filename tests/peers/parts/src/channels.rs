@@ -53,20 +53,20 @@ pub enum End<W, R> {
     Read(R),
 }
 
-/// The rows `NAME_copied` and `NAME_in_place`. So many messages are sent before: `warm`.
+/// The rows `NAME_copied` and `NAME_in_place`.
 pub fn stream<W: Write, R: Read>(
     side: &Side,
     row: &str,
     seconds: f64,
     len: usize,
-    warm: u64,
     mut end: End<W, R>,
 ) -> Result<()> {
     let copied = row.ends_with("copied");
-    let figure = if len > 100 { Figure::Megabytes(8.0 * len as f64) } else { Figure::Millions(1.0) };
+    let figure =
+        if len > 100 { Figure::Megabytes(8.0 * len as f64) } else { Figure::Millions(1.0) };
     let mut message = vec![0; len];
     let mut next = 1;
-    let mut body = |count| {
+    measure(side, row, seconds, figure, |count| {
         match &mut end {
             End::Write(write) => {
                 for number in next..next + count {
@@ -82,9 +82,7 @@ pub fn stream<W: Write, R: Read>(
         }
         next += count;
         Ok(())
-    };
-    body(warm)?;
-    measure(side, row, seconds, figure, body)
+    })
 }
 
 /// The row of 8 bytes there and back.

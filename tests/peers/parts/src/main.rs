@@ -120,7 +120,7 @@ impl Row<'_> {
     fn by<W: Write, R: Read>(
         &self,
         side: &Side,
-        (len, warm): (usize, u64),
+        len: usize,
         sender: impl Fn(usize) -> Result<W>,
         receiver: impl Fn(usize) -> Result<R>,
     ) -> Result<()> {
@@ -131,7 +131,7 @@ impl Row<'_> {
         }
         let end = if side.me == 0 { End::Write(sender(0)?) } else { End::Read(receiver(0)?) };
         side.meet();
-        stream(side, self.row, self.seconds, len, warm, end)
+        stream(side, self.row, self.seconds, len, end)
     }
 
     fn by_pipe(&self, side: &Side) -> Result<()> {
@@ -141,7 +141,7 @@ impl Row<'_> {
             let pipe = self.pipes[channel].0.try_clone()?;
             Ok(with_pipe::Receiver { pipe, message: vec![0; len] })
         };
-        self.by(side, (len, 0), sender, receiver)
+        self.by(side, len, sender, receiver)
     }
 
     #[cfg(feature = "iceoryx2")]
@@ -155,7 +155,7 @@ impl Row<'_> {
             with_iceoryx2::Service::new(&node, &name(1), buffer)?,
         ];
         let sender = |channel: usize| services[channel].sender(self.words());
-        self.by(side, (self.words(), 0), sender, |channel| services[channel].receiver())
+        self.by(side, self.words(), sender, |channel| services[channel].receiver())
     }
 
     #[cfg(feature = "aeron")]
@@ -166,7 +166,7 @@ impl Row<'_> {
         let stream = |channel: usize| 1000 + channel as i32;
         let sender = |channel| with_aeron::sender(&aeron, stream(channel), len);
         let receiver = |channel| with_aeron::receiver(&aeron, stream(channel), len);
-        self.by(side, (len, with_aeron::once_around(len)), sender, receiver)
+        self.by(side, len, sender, receiver)
     }
 
     #[cfg(feature = "zeromq")]
@@ -179,6 +179,6 @@ impl Row<'_> {
         if side.me == 0 {
             side.meet();
         }
-        self.by(side, (1, 0), |_| Ok(socket), |_| Ok(socket))
+        self.by(side, 1, |_| Ok(socket), |_| Ok(socket))
     }
 }

@@ -15,12 +15,6 @@ const FRAGMENTS: u64 = 10;
 /// 65,504 bytes with a header of 32. Longer messages could not be claimed.
 pub const MOST_WORDS: usize = (65_504 - 32) / 8;
 
-/// Messages of `len` words that pass through all three terms of the log, of 64 MiB each: their
-/// memory is new, and a page fault is no part of a message.
-pub fn once_around(len: usize) -> u64 {
-    (3 * (64 << 20) / (8 * len + 32)) as u64
-}
-
 pub struct Sender(AeronExclusivePublication);
 
 pub struct Receiver(AeronSubscription);
@@ -83,9 +77,8 @@ fn until_taken<T>(mut offer: impl FnMut() -> Result<T, AeronOfferError>) -> Resu
 impl Write for Sender {
     fn copied(&mut self, message: &[u64]) -> Result<()> {
         // SAFETY: any words are bytes, eight times as many.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(message.as_ptr().cast(), size_of_val(message))
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(message.as_ptr().cast(), size_of_val(message)) };
         until_taken(|| self.0.offer(bytes)).map(|_| ())
     }
 

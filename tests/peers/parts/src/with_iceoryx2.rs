@@ -24,10 +24,8 @@ pub struct Service(
 impl Service {
     pub fn new(node: &Node<ipc::Service>, name: &str, buffer: Option<usize>) -> Result<Self> {
         let name = name.try_into().map_err(plain)?;
-        let mut builder = node
-            .service_builder(&name)
-            .publish_subscribe::<[u64]>()
-            .enable_safe_overflow(false);
+        let mut builder =
+            node.service_builder(&name).publish_subscribe::<[u64]>().enable_safe_overflow(false);
         if let Some(buffer) = buffer {
             builder = builder.subscriber_max_buffer_size(buffer);
         }

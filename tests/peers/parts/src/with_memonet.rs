@@ -48,7 +48,7 @@ pub fn row(job: &Job, side: &Side, row: &str, seconds: f64) -> Result<()> {
         let len = if row.starts_with("64_KiB") { 8192 } else { 8 };
         let channel = Channel(make(0)?);
         let end = if side.me == 0 { End::Write(channel) } else { End::Read(channel) };
-        stream(side, row, seconds, len, 0, end)?;
+        stream(side, row, seconds, len, end)?;
     }
     Ok(job.barrier()?)
 }

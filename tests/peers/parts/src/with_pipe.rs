@@ -33,9 +33,8 @@ impl Read for Receiver {
     fn messages(&mut self, _: u64, see: &mut impl FnMut(&[u64])) -> Result<u64> {
         let words = &mut self.message;
         // SAFETY: any bytes are words, an eighth as many.
-        let to = unsafe {
-            std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 8 * words.len())
-        };
+        let to =
+            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 8 * words.len()) };
         self.pipe.read_exact(to)?;
         see(words);
         Ok(1)
