@@ -110,6 +110,7 @@ $(VENV)/ready: tests/requirements.txt
 
 peers:
 	python3 tests/peers/peers.py --output docs/performance.md
+	python3 tests/peers/parts.py --output docs/performance.md
 
 python-peers:
 	python3 tests/peers/pythons.py
