@@ -147,13 +147,9 @@ fn channels(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2])) {
         run.job(|job| {
             let me = job.pe();
-            told(
-                job.multicast::<u64>(0, &[0], MulticastOptions::new()).map(drop),
-                "Job::multicast",
-                me,
-                None,
-            );
-            let mut channel = job.multicast::<u64>(0, &[1], MulticastOptions::new())?;
+            let options = MulticastOptions::new();
+            told(job.multicast::<u64>(0, &[0], options).map(drop), "Job::multicast", me, None);
+            let mut channel = job.multicast::<u64>(0, &[1], options)?;
             if me == 0 {
                 told(channel.recv(&mut Vec::new()), "Multicast::recv", me, None);
                 told(channel.peek().map(drop), "Multicast::peek", me, None);

@@ -181,7 +181,10 @@ impl<W: Write> Pe<'_, '_, W> {
             self.timeline.arrow_from(track, arrow, span.start)?;
         }
         if let (Some(cause), true) = (cause, call.waits.is_empty()) {
-            self.timeline.arrow_to(track, cause.arrow, span.start)?;
+            // The call may have begun before what it then found done.
+            let latest = span.end.saturating_sub(1).max(span.start);
+            let at = cause.start.saturating_sub(self.bounds.origin).clamp(span.start, latest);
+            self.timeline.arrow_to(track, cause.arrow, at)?;
         }
         let ended = cause.and_then(|cause| self.ended_by(&cause, &call.waits));
         let mut from = span.start;
