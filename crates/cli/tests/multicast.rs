@@ -104,7 +104,8 @@ impl Hosts {
         let now = [count("bytes"), count("packets")];
         let [bytes, packets] = [now[0] - before[0], now[1] - before[1]];
         *before = now;
-        bytes / packets
+        // None may have come yet.
+        bytes / packets.max(1)
     }
 
     /// Runs PE k on host k, on all hosts or on the first of them.

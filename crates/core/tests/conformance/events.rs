@@ -132,7 +132,8 @@ fn dropped_and_forgotten(setup: Setup) {
                 drop(words.event(0, Cmp::Eq, round)?);
                 let (waits, dropped) =
                     (words.event(1, Cmp::Ge, round)?, words.event(2, Cmp::Eq, 99)?);
-                words.signal(other, 1, SignalOp::Set, round)?;
+                // Signals that set could overtake each other.
+                words.signal(other, 1, SignalOp::Add, 1)?;
                 assert!(ended(&waits)? >= round);
                 drop(dropped);
             }
