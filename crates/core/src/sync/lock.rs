@@ -92,7 +92,7 @@ use crate::endpoint::ending;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
-use crate::wait::{self, Awaiting, Terms};
+use crate::wait::{self, Awaiting, Rarely, Terms};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -344,7 +344,11 @@ impl<'a> Queue<'a> {
         let state = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
         // What is kept stays so for a while, as its owner may come back.
         let mut seen = 0;
+        let mut rarely = Rarely::default();
         let patient = || {
+            if !rarely.now() {
+                return state();
+            }
             let kept = self.word(before, STATE).load::<u8>(self.pe).unwrap_or(IDLE);
             let is_left = is_kept(kept) && std::mem::replace(&mut seen, kept) == kept;
             if is_left && self.take_kept(before) { Some(HELD) } else { state() }

@@ -43,7 +43,7 @@ pub(crate) mod yield_hint;
 pub(crate) use crate::endpoint::awaiting::Awaiting;
 pub use crate::endpoint::awaiting::{Awaited, Words};
 pub use attention::{Attention, Waiting};
-pub(crate) use paced::paced_polling;
+pub(crate) use paced::{Rarely, paced_polling};
 pub(crate) use policy::{LOOKS, described};
 #[cfg(not(loom))]
 pub(crate) use sleep::asleep;
