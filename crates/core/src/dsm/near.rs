@@ -60,8 +60,12 @@ impl NearData {
     /// Enters alone, if that is one instruction.
     #[inline(always)]
     pub(super) fn enter_at_once(&self, pe: &Pe, counters: &Counters) -> Option<u32> {
+        // A shadow takes a copy, so it is no matter of one instruction.
+        if self.shadow.is_some() {
+            return None;
+        }
         let ticket = self.tickets.enter_again(Mode::Alone)?;
-        if self.tickets.poison() != 0 || self.shadow.is_some() {
+        if self.tickets.poison() != 0 {
             self.tickets.leave(pe, ticket, Mode::Alone);
             return None;
         }

@@ -50,8 +50,9 @@
 //! Readers report their positions to the writer of their ring, each in a line of its own, in the
 //! segment that this writer reads at least cost (`position`). The writer looks at the lines only
 //! when its last look does not allow the next record. A reader reports after each eighth of the
-//! ring, and before it waits. So while all keep up, neither side reads a word that the other has
-//! just written, but for the record itself: a header and a short block arrive in one cache line.
+//! ring, or of its short laps, and before it waits. So while all keep up, neither side reads a word
+//! that the other has just written, but for the record itself: a header and a short block arrive in
+//! one cache line.
 //!
 //! # Proof, for the near ring
 //!
