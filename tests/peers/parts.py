@@ -78,14 +78,14 @@ def install(*packages):
         subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def cargo(features):
+def cargo(features, folder="parts"):
     # Aeron wants a newer CMake than some systems have.
     cmake = {"CMAKE": str(peers.wheel("cmake")[0] / "bin" / "cmake")} if "aeron" in features else {}
     subprocess.run(["cargo", "build", "--release", "--locked", "--quiet",
                     "--manifest-path", str(HERE / "parts" / "Cargo.toml"),
-                    "--target-dir", str(WORK / "parts"), "--features", ",".join(features)],
+                    "--target-dir", str(WORK / folder), "--features", ",".join(features)],
                    env={**os.environ, **cmake}, check=True, capture_output=True, text=True)
-    return str(WORK / "parts" / "release" / "parts")
+    return str(WORK / folder / "release" / "parts")
 
 
 def why(error):
@@ -142,9 +142,11 @@ class Rivals:
         for library in ("robust", "pthread", "parking_lot"):
             for row in LOCKS:
                 self.add(row, library, program, library, row, "PAGE", "SECONDS")
+        # 64 processes that each load the libraries of rivals would take most of the time for that.
+        alone = cargo([], "parts-alone")
         for what, processes in SIMULATED.items():
             self.add(what, "memonet", *run, "--machine", HERE / "star.toml", "-n", processes,
-                     program, "memonet", "simulated", what)
+                     alone, "memonet", "simulated", what)
 
     def locks(self, peer):
         """OpenSHMEM's locks are rows of measure.c."""

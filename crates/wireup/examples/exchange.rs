@@ -1,20 +1,22 @@
 //! Processes of another launcher find each other:
-//! `mpiexec -n 4 exchange [--limit SECONDS] [--mpi LIBRARY] [PROGRAM ARGUMENT...]`.
+//! `mpiexec -n 4 exchange [--limit SECONDS] [--mpi LIBRARY] [--meet FILE] [PROGRAM ARGUMENT...]`.
 //!
 //! Each puts a value, meets the others, and gets their values. Then those of each node meet, and
 //! the nodes tell each other. With a PROGRAM, the process becomes that one afterwards: one of MPI's
 //! shows that it may go on with the connection. With a LIBRARY, this process itself uses MPI after
-//! the exchange.
+//! the exchange. With a FILE, which is empty at first, the processes meet by it after their sessions
+//! have ended, as those of a job do by their agent: see [`Pmix::end`].
 
 use memonet_wireup::nodes::Neighbours;
 use memonet_wireup::pmi::{Pmi, Relay};
 use memonet_wireup::pmix::Pmix;
 use memonet_wireup::{Error, Exchange};
 use std::ffi::{CString, c_int, c_void};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -26,6 +28,8 @@ fn main() -> Result<()> {
     }
     let mpi = words.next_if(|word| word == "--mpi").map(|_| words.next().ok_or("--mpi LIBRARY"));
     let mpi = mpi.transpose()?;
+    let meet = words.next_if(|word| word == "--meet").map(|_| words.next().ok_or("--meet FILE"));
+    let meet = meet.transpose()?;
     let program = words.next().map(|program| {
         let mut command = Command::new(program);
         command.args(words);
@@ -41,11 +45,29 @@ fn main() -> Result<()> {
     }
     let mut pmix = Pmix::inherit()?.ok_or("no launcher has left a connection")?;
     exchange(&mut pmix, limit, "PMIx")?;
+    let size = pmix.size();
     pmix.end()?;
+    if let Some(file) = meet {
+        meet_by(&file, size, limit)?;
+    }
     if let Some(library) = mpi {
         use_mpi(&library)?;
     }
     program.map_or(Ok(()), |mut program| Err(program.exec().into()))
+}
+
+/// Adds a byte to the file, and waits until each process has.
+fn meet_by(file: &str, size: u32, limit: Duration) -> Result<()> {
+    let mut file = std::fs::OpenOptions::new().append(true).open(file)?;
+    file.write_all(b".")?;
+    let end = Instant::now() + limit;
+    while file.metadata()?.len() < size.into() {
+        if Instant::now() > end {
+            return Err("some have not ended their sessions".into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Begins and ends an MPI of this library.

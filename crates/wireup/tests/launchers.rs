@@ -133,7 +133,9 @@ fn processes_exchange(start: fn() -> Option<Command>, how: &str) {
         let mut twice = [once.clone(), once].concat();
         twice.sort();
         let launcher = start().expect("found before");
-        assert_eq!(lines(launcher, processes, &[&example, &example]), twice);
+        let met = tempfile::NamedTempFile::new().unwrap();
+        let met = met.path().to_str().unwrap();
+        assert_eq!(lines(launcher, processes, &[&example, "--meet", met, &example]), twice);
     }
 }
 

@@ -24,7 +24,9 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// The library that the program's MPI uses; else that of the system, or of the launcher.
+    /// The library that the program's MPI uses; else the launcher's, or that of the system. One of
+    /// another version than the launcher's makes its server print errors, and at times lose values:
+    /// 4.2 with a server of 5.0, for instance.
     pub(super) fn load() -> Result<Self> {
         let prefixes = PREFIXES.iter().filter_map(|name| std::env::var(name).ok());
         let prefixes = prefixes.filter(|prefix| !prefix.is_empty());
@@ -33,8 +35,8 @@ impl Library {
             FOLDERS.iter().filter_map(move |folder| CString::new(path(folder)).ok())
         });
         let found = dl::Library::loaded(NAME)
+            .or_else(|| paths.find_map(|path| dl::Library::open(&path).ok()))
             .map_or_else(|| dl::Library::open(NAME), Ok)
-            .or_else(|why| paths.find_map(|path| dl::Library::open(&path).ok()).ok_or(why))
             .map_err(|why| missing("loading libpmix.so.2, by which the launcher is asked", why))?;
         let find = |name: &CStr| {
             let name_of = name.to_string_lossy();

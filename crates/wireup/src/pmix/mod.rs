@@ -56,6 +56,11 @@ impl Pmix {
 
     /// Ends the session, of a process that ends in order.
     ///
+    /// Before one of a node's processes begins another session, all of them must have ended this
+    /// one. The server of Open MPI 5.0 takes a connection that closes for the loss of a process,
+    /// even after the session's end, if others wait in a fence by then: they get
+    /// `PARTIAL SUCCESS`. Processes of a job meet at their node's agent, after this.
+    ///
     /// # Errors
     /// Any [`Error`](crate::Error) of the launcher's.
     pub fn end(self) -> Result<()> {

@@ -86,6 +86,8 @@ fn fork(run: impl FnOnce() -> Result<()>) -> Result<libc::pid_t> {
 struct Row<'a> {
     library: &'a str,
     row: &'a str,
+    /// A build without rivals needs none.
+    #[allow(dead_code)]
     path: &'a str,
     seconds: f64,
     /// Both sides have all ends.

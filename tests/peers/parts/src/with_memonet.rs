@@ -58,9 +58,11 @@ pub fn simulated(job: &Job, what: &str) -> Result<()> {
     match what {
         "barriers" => (0..200).try_for_each(|_| job.barrier())?,
         "exchanges" => {
-            let blocks = vec![job.pe() as u8; 4096 * job.npes()];
+            let bytes = 4096 * job.npes();
+            let (from, to) = (job.window::<u8>(bytes)?, job.window::<u8>(bytes)?);
+            from.put(job.pe(), 0, &vec![job.pe() as u8; bytes])?;
             for _ in 0..20 {
-                job.world().all_to_all(&blocks)?;
+                job.world().all_to_all_into(to.span(0..bytes)?, from.span(0..bytes)?)?;
             }
         }
         "start" => {}
