@@ -90,9 +90,14 @@ fn run(mut launcher: Command, processes: usize, what: &[&str]) -> Output {
 /// The lines of a run that has to succeed, in order.
 fn lines(launcher: Command, processes: usize, what: &[&str]) -> Vec<String> {
     let output = run(launcher, processes, what);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what:?}: {said}{errors}");
+    sorted(&output)
+}
+
+fn sorted(output: &Output) -> Vec<String> {
+    let said = String::from_utf8_lossy(&output.stdout);
     let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
     lines.sort();
     lines
@@ -132,11 +137,35 @@ fn processes_exchange(start: fn() -> Option<Command>, how: &str) {
         assert_eq!(lines(launcher, processes, &[&example]), once);
         let mut twice = [once.clone(), once].concat();
         twice.sort();
-        let launcher = start().expect("found before");
-        let met = tempfile::NamedTempFile::new().unwrap();
-        let met = met.path().to_str().unwrap();
-        assert_eq!(lines(launcher, processes, &[&example, "--meet", met, &example]), twice);
+        // Open MPI's server ends a fence without all, about once in a hundred second sessions of
+        // five processes: a first session has never failed so.
+        let mut tries = if how == "PMIx" { 3 } else { 1 };
+        while !has_lines(start().expect("found before"), processes, &example, &twice, tries == 1) {
+            tries -= 1;
+        }
     }
+}
+
+/// Whether the example before itself succeeds, or fails as it may at any try but the last. Its
+/// lines must be right if it succeeds.
+fn has_lines(
+    launcher: Command,
+    processes: usize,
+    example: &str,
+    expected: &[String],
+    last: bool,
+) -> bool {
+    let met = tempfile::NamedTempFile::new().unwrap();
+    let what = [example, "--limit", "10", "--meet", met.path().to_str().unwrap(), example];
+    if last {
+        assert_eq!(lines(launcher, processes, &what), expected);
+        return true;
+    }
+    let output = run(launcher, processes, &what);
+    if output.status.success() {
+        assert_eq!(sorted(&output), expected);
+    }
+    output.status.success()
 }
 
 /// Processes in network namespaces of their own are on nodes of their own.

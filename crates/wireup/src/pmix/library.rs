@@ -25,8 +25,7 @@ pub(super) struct Library {
 
 impl Library {
     /// The library that the program's MPI uses; else the launcher's, or that of the system. One of
-    /// another version than the launcher's makes its server print errors, and at times lose values:
-    /// 4.2 with a server of 5.0, for instance.
+    /// another version than the launcher's may make its server print errors: 4.2 does so with 5.0.
     pub(super) fn load() -> Result<Self> {
         let prefixes = PREFIXES.iter().filter_map(|name| std::env::var(name).ok());
         let prefixes = prefixes.filter(|prefix| !prefix.is_empty());

@@ -59,7 +59,8 @@ impl Pmix {
     /// Before one of a node's processes begins another session, all of them must have ended this
     /// one. The server of Open MPI 5.0 takes a connection that closes for the loss of a process,
     /// even after the session's end, if others wait in a fence by then: they get
-    /// `PARTIAL SUCCESS`. Processes of a job meet at their node's agent, after this.
+    /// `PARTIAL SUCCESS`. Processes of a job meet at their node's agent, after this. Even so, its
+    /// fences end without all once in a hundred second sessions.
     ///
     /// # Errors
     /// Any [`Error`](crate::Error) of the launcher's.
