@@ -4,8 +4,8 @@
 //! Each puts a value, meets the others, and gets their values. Then those of each node meet, and
 //! the nodes tell each other. With a PROGRAM, the process becomes that one afterwards: one of MPI's
 //! shows that it may go on with the connection. With a LIBRARY, this process itself uses MPI after
-//! the exchange. With a FILE, which is empty at first, the processes meet by it after their sessions
-//! have ended, as those of a job do by their agent: see [`Pmix::end`].
+//! the exchange. With a FILE, which is empty at first, the processes meet by it after their
+//! sessions have ended, as those of a job do by their agent: see [`Pmix::end`].
 
 use memonet_wireup::nodes::Neighbours;
 use memonet_wireup::pmi::{Pmi, Relay};

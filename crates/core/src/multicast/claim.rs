@@ -322,13 +322,18 @@ impl<'a, T: Plain> Claim<'a, T> {
     #[inline]
     #[track_caller]
     pub fn commit(self) -> Result<()> {
-        let pe = self.writer.pe.clone();
-        pe.call("Claim::commit", None, || match self.memory {
-            Memory::InPlace(room, _) => {
-                self.writer.publish(room, self.len * size_of::<T>(), Fragment::WHOLE);
-                Ok(())
+        let Claim { writer, memory, len } = self;
+        // The processor would finish all stores of the block before it counts an `Arc`.
+        let call = Call::here("Claim::commit", writer.pe.me(), None);
+        call.of(move || {
+            let _call = writer.pe.begin(call.name, call.at, None);
+            match memory {
+                Memory::InPlace(room, _) => {
+                    writer.publish(room, len * size_of::<T>(), Fragment::WHOLE);
+                    Ok(())
+                }
+                Memory::Private(block) => publish(writer, &block[..len]),
             }
-            Memory::Private(block) => publish(self.writer, &block[..self.len]),
         })
     }
 

@@ -9,6 +9,7 @@ use super::position::{PositionLine, Upstream};
 use super::reader::{Reader, Reporting};
 use super::ring::Ring;
 use super::sockets::{Group, Sockets};
+use super::stream::{Gather, Lap};
 use super::tree::{ARITY, Child, Node, Progress, children, parent};
 use super::writer::{Onward, Peer, Writer};
 use super::{Delivery, End, Forced, Multicast};
@@ -60,8 +61,8 @@ const CAPACITY_BYTES: usize = 512 << 10;
 /// turn, and a turn begins with cold buffers of the processor. A turn of a larger ring would last
 /// so long that it looks like interference, and then waits sleep.
 const NEAR_CAPACITY_BYTES: usize = 2 << 20;
-/// The part of it that short blocks use where PEs have CPUs of their own: data that fit the caches
-/// of two cores travel fastest between them.
+/// The part of it that short blocks use where PEs have CPUs of their own, but for streams: what
+/// fits the caches of two cores is there soonest.
 const LAP_BYTES: u64 = 512 << 10;
 
 impl Default for MulticastOptions {
@@ -72,8 +73,8 @@ impl Default for MulticastOptions {
 
 impl MulticastOptions {
     /// A capacity of 512 KiB, or of 2 MiB where all PEs are near; of these, blocks of less than 16
-    /// KiB use 512 KiB, unless PEs share CPUs. Slow readers stop the writer, and a reader's death
-    /// is an error.
+    /// KiB use 512 KiB, unless they come one behind the other, or PEs share CPUs. Slow readers stop
+    /// the writer, and a reader's death is an error.
     pub fn new() -> Self {
         MulticastOptions { capacity: None, drop_slow: None, survive: false }
     }
@@ -574,6 +575,7 @@ impl Channel<'_> {
             pe: pe.clone(),
             counters: pe.count_channel(ObjectKind::Writer),
             ring: self.own_ring(),
+            lap: Lap::FIRST,
             position: 0,
             limit: 0,
             readers: here.iter().map(peer).collect(),
@@ -646,6 +648,7 @@ impl Channel<'_> {
             line: line.filter(|_| self.options.drop_slow.is_some()),
             sources,
             writer: self.writer,
+            gather: Gather::default(),
             _window: self.window.clone(),
         }
     }

@@ -91,6 +91,7 @@ mod position;
 mod reader;
 mod ring;
 mod sockets;
+mod stream;
 mod tree;
 mod writer;
 

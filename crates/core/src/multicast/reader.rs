@@ -4,6 +4,7 @@ use super::datagrams::{Receiving, Sending};
 use super::hosts::Head;
 use super::position::{LEFT, PositionLine};
 use super::ring::{Fragment, Header, Ring};
+use super::stream::Gather;
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Call, Error, Quick, Result};
@@ -33,6 +34,7 @@ pub(super) struct Reader {
     /// PEs whose death ends waits: the writer, and PEs that relay its log.
     pub(super) sources: Vec<usize>,
     pub(super) writer: usize,
+    pub(super) gather: Gather,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
 }
@@ -159,6 +161,9 @@ impl Reader {
     /// Waits for the next record, in a call of the program.
     #[inline(always)]
     pub(super) fn next(&mut self, call: Call) -> Result<Record> {
+        if !self.has_next() {
+            self.catch_up();
+        }
         let found = wait::first_looks(&self.pe, &mut || self.has_next().then_some(()));
         if found.is_some()
             && let Some(record) = self.look()?
@@ -168,6 +173,15 @@ impl Reader {
         // `wait` has another error type. With this call's own, it would write into this call's
         // result, which would then be in memory even where nothing is waited for.
         Ok(calls::within(call.name, Some(call.at), None, || self.wait())?)
+    }
+
+    /// There is no next record yet, in a call that waits for it.
+    fn catch_up(&mut self) {
+        let near = matches!(self.reporting, Reporting::Writer(..) | Reporting::Node(_));
+        if cfg!(not(loom)) && near && self.pe.spins() && !self.pe.is_simulated() {
+            self.pe.wake_written();
+            self.gather.caught_up();
+        }
     }
 
     #[cold]
@@ -218,6 +232,7 @@ impl Reader {
             counters.passed(record.len, record.part.last);
         }
         self.position += self.ring.record(record.len);
+        self.gather.passed();
         if let Reporting::Node(node) | Reporting::Host { node, .. } = &self.reporting {
             node.hide();
         }

@@ -4,11 +4,11 @@
 //! block. Its length is a multiple of that alignment. No record wraps around the end of the ring:
 //! where one does not fit, a padding record fills the rest.
 //!
-//! A ring may have **short laps**: then short records fill only its beginning, as what fits the
-//! caches of two cores travels fastest between them. The record that would lie across the end of
-//! the short lap goes to the start of the ring, behind a padding record for all the rest. A long
-//! record goes on beyond that end, and so does all that follows, up to the end of the ring: of a
-//! few long blocks, more have to fit, or writer and readers run in step.
+//! A ring may have **short laps**: then records fill only its beginning, as what fits the caches of
+//! two cores is there soonest. The record that would lie across the end of the short lap goes to
+//! the start of the ring, behind a padding record for all the rest. But a long record goes on
+//! beyond that end, and so does all that follows, up to the end of the ring: of a few long blocks,
+//! more have to fit, or writer and readers run in step. A [stream](super::stream) goes on, too.
 //!
 //! | header | meaning |
 //! |---|---|
@@ -144,13 +144,25 @@ impl Ring {
         (self.unit + len as u64 + self.unit - 1) & !(self.unit - 1)
     }
 
-    /// Bytes that are skipped before a record of `record` bytes at `position`.
+    /// Bytes that are skipped before a record of `record` bytes at `position`. `goes_on`: whether a
+    /// short record goes on beyond the end of a short lap.
     #[inline]
-    pub(super) fn padding(&self, position: u64, record: u64) -> u64 {
+    pub(super) fn padding(
+        &self,
+        position: u64,
+        record: u64,
+        goes_on: impl FnOnce() -> bool,
+    ) -> u64 {
         let left = self.left(position);
         let at = self.len - left;
-        let ends_lap = at <= self.lap && at + record > self.lap && record <= self.lap / SHORT_PART;
-        if left < record || ends_lap { left } else { 0 }
+        let crosses = at <= self.lap && at + record > self.lap;
+        let ends_lap = || record <= self.lap / SHORT_PART && !goes_on();
+        if left < record || crosses && ends_lap() { left } else { 0 }
+    }
+
+    /// Lines of a short lap.
+    pub(super) fn lap_lines(&self) -> u64 {
+        self.lap / 64
     }
 
     #[inline]
@@ -227,8 +239,8 @@ mod tests {
         unsafe { Ring::new(memory.as_mut_ptr().cast(), len, unit) }
     }
 
-    /// Short records stay in the short lap, a long one goes on beyond it, and nothing lies across
-    /// the end of either.
+    /// Short records stay in the short lap, a long one goes on beyond it, as those of a stream do,
+    /// and nothing lies across the end of either.
     #[test]
     fn short_laps() {
         let mut memory = vec![0u64; 1 << 12];
@@ -237,33 +249,35 @@ mod tests {
         let (mut position, mut farthest) = (0, 0);
         for size in (0..2000).map(|n| n * 7 % (short + 1)) {
             let record = ring.record(size);
-            position += ring.padding(position, record);
+            position += ring.padding(position, record, || false);
             farthest = farthest.max(position % ring.len() + record);
             position += record;
         }
         assert!((7 << 10..=8 << 10).contains(&farthest), "{farthest}");
         assert!(position > 20 * ring.len(), "each lap counts as a whole one");
-        let (mut position, mut farthest) = (0, 0);
-        for size in (0..2000).map(|n| if n % 9 == 0 { short + 1 } else { short }) {
-            let record = ring.record(size);
-            position += ring.padding(position, record);
-            farthest = farthest.max(position % ring.len() + record);
-            position += record;
+        for (long, stream) in [(short + 1, false), (short, true)] {
+            let (mut position, mut farthest) = (0, 0);
+            for size in (0..2000).map(|n| if n % 9 == 0 { long } else { short }) {
+                let record = ring.record(size);
+                position += ring.padding(position, record, || stream);
+                farthest = farthest.max(position % ring.len() + record);
+                position += record;
+            }
+            assert!((31 << 10..=32 << 10).contains(&farthest), "{farthest}");
         }
-        assert!((31 << 10..=32 << 10).contains(&farthest), "{farthest}");
     }
 
     proptest! {
         #[test]
-        fn records_lie_apart_and_in_the_ring(sizes in proptest::collection::vec(0usize..112, 1..100), power in 3u32..5, lap in 6u32..10) {
+        fn records_lie_apart_and_in_the_ring(sizes in proptest::collection::vec(0usize..112, 1..100), power in 3u32..5, lap in 6u32..10, stream: bool) {
             let mut memory = vec![0u64; 64];
             let ring = ring(&mut memory, 1 << power).with_laps(1 << lap);
             let mut position = 0;
             for size in sizes {
                 let size = size.min(ring.most());
                 let record = ring.record(size);
-                let padding = ring.padding(position, record);
-                prop_assert!(padding < record || padding + 2 * record >= ring.len() - (1 << lap));
+                let padding = ring.padding(position, record, || stream);
+                prop_assert!(padding < record || !stream && padding + 2 * record >= ring.len() - (1 << lap));
                 if padding > 0 {
                     let word = Header::Padding { len: padding as usize }.to_word();
                     prop_assert_eq!(ring.decode(position, word).unwrap(), Header::Padding { len: padding as usize });

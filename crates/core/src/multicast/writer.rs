@@ -4,6 +4,7 @@ use super::datagrams::Sending;
 use super::hosts::Cast;
 use super::position::{PositionLine, Upstream};
 use super::ring::{Fragment, Header, Ring};
+use super::stream::Lap;
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
@@ -23,6 +24,8 @@ pub(super) struct Writer {
     /// Where this PE records.
     pub(super) counters: Option<Counters>,
     pub(super) ring: Ring,
+    /// The lap of the ring that this PE writes.
+    pub(super) lap: Lap,
     /// The end of the published log.
     pub(super) position: u64,
     /// Records that end here, with the zero behind them, need no look at the readers.
@@ -121,7 +124,8 @@ impl Writer {
 
     #[inline]
     fn place(&self, len: usize) -> Room {
-        Room { padding: self.ring.padding(self.position, self.ring.record(len)) }
+        let goes_on = || self.lap.is_of_stream(self.ring.lap_lines());
+        Room { padding: self.ring.padding(self.position, self.ring.record(len), goes_on) }
     }
 
     /// The end of all bytes that publishing a record stores, the zero behind it included (M3).
@@ -149,6 +153,7 @@ impl Writer {
         if room.padding > 0 {
             let padding = Header::Padding { len: room.padding as usize };
             self.ring.set_word(self.position, padding.to_word());
+            self.lap = Lap::begin();
         }
         self.position = end;
         match &self.onward {
