@@ -57,6 +57,19 @@ impl Cx<'_> {
         self.parts.events.push(at, Event::Timer { node, token });
     }
 
+    /// Packets that wait for a node's link, where back-pressure or repeats may stop it.
+    pub fn waiting_for_link(&mut self, node: Node) -> usize {
+        let line = &self.parts.channel(Place::Node(node), 0).line;
+        line.as_ref().map_or(0, |line| line.waiting.len())
+    }
+
+    /// Has [`Nic::timer`](crate::nic::Nic::timer) called as soon as fewer than `fewer` packets
+    /// [wait for the node's link](Self::waiting_for_link). Now, some do.
+    pub fn timer_when_fewer_wait(&mut self, node: Node, fewer: usize, token: Token) {
+        let line = &mut self.parts.channel(Place::Node(node), 0).line;
+        line.as_mut().expect("packets wait in it").plans.push((fewer, token));
+    }
+
     /// Hands a packet to a node's link at `at`.
     pub fn send(&mut self, at: Ps, node: Node, packet: Packet) {
         self.parts.launch(at, Place::Node(node), 0, packet);

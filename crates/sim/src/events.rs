@@ -3,6 +3,7 @@
 use crate::host::Answer;
 use crate::op::{Op, Pe};
 use crate::packet::{Destination, Node};
+use crate::trace::Place;
 
 /// What is due at a time. Events are small: what they are about lies in slabs.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +12,16 @@ pub(crate) enum Event {
     Timer { node: Node, token: Token },
     /// A packet comes to the link that begins at this port of the place where the packet is.
     Depart { flight: u32, port: u16 },
+    /// A link on which packets wait is free.
+    LinkFree { place: Place, port: u16 },
+    /// The sender of a link hears that its neighbour misses a packet.
+    Missing { place: Place, port: u16 },
+    /// The sender of a link hears that its neighbour has got these bytes.
+    Acknowledged { place: Place, port: u16, bytes: u32 },
+    /// The sender of a link hears that these bytes have left the buffer at the far end.
+    Room { place: Place, port: u16, bytes: u32 },
+    /// A packet has left the input of this port of a switch.
+    LeftInput { switch: u32, port: u16 },
     /// The head of a packet has come in at the place where the packet is now.
     Head { flight: u32 },
     /// The last bit of a packet has come in at its node, or at the switch that it is for.

@@ -25,7 +25,7 @@
 //! | studies | `reproduce/`, `processes` | published experiments; programs as processes, whose questions `rules` checks |
 //! | runs | `run`, `engine` | programs as closures; which PE runs when |
 //! | the machine | `world`, `agent`, `nic/` | events to NICs; software for what hardware lacks; the kinds |
-//! | its inside | `cx`, `parts`, `network`, `memory` | what a NIC may do; packets under way; links and switches; segments |
+//! | its inside | `cx`, `crossing`, `parts`, `shapes`, `ways`, `network`, `flow`, `memory` | what a NIC may do; packets cross links and switches; what is under way; shapes of networks; source routing; tables; back-pressure and repeats; segments |
 //! | ways in | `fabric`, `coroutine`, `stacks`, `program` | a PE's calls as requests; PEs as coroutines; what programs and the engine pass |
 //! | words | `events`, `host`, `error`, `trace/`, `usage`, `machine/` | what is due and what has happened; calls; stages; what a run has used; where every number is from |
 //! | ground | `packet`, `op`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
@@ -111,11 +111,13 @@
 
 mod agent;
 mod coroutine;
+mod crossing;
 mod cx;
 pub mod engine;
 mod error;
 mod events;
 mod fabric;
+mod flow;
 pub mod host;
 pub mod machine;
 mod mailbox;
@@ -133,6 +135,7 @@ pub mod reproduce;
 mod routes;
 mod rules;
 mod run;
+mod shapes;
 mod slab;
 mod stacks;
 #[cfg(test)]
@@ -140,6 +143,7 @@ mod testing;
 pub mod time;
 pub mod trace;
 mod usage;
+mod ways;
 pub mod world;
 
 pub use error::{Error, Waiting};

@@ -5,15 +5,17 @@
 //! else. An output port serves packets in the order of coming, so contention is there. The routes
 //! are written when the network is built, and follow the cables. A packet without an entry is
 //! dropped, and ends the run with an error. A packet with several ports in the multicast table is
-//! copied, and never sent back by the port by which it came. Buffers do not overflow: a packet that
-//! waits does not hold up others (no back-pressure). A machine that loses packets loses them on
-//! links, by a probability.
+//! copied, and never sent back by the port by which it came. Without `switch.buffer`, buffers never
+//! fill: a packet that waits for a port holds up nobody who waits for another one, and nothing is
+//! lost. A machine that loses packets loses them on links, by a probability. The modules `flow` and
+//! `ways` say what back-pressure, repeats and source routing are.
 //!
 //! ```toml
 //! [link]
 //! rate    = ...           # bytes by time
 //! delay   = ...           # cable, serialiser and deserialiser together: a time that does not depend on length
-//! loss    = ...           # optional: probability that a link loses a packet that may be lost
+//! loss    = ...           # optional: probability that a link loses or damages a packet: one that may be lost; with `resend_buffer`, any
+//! resend_buffer = ...     # optional: bytes that a link's sender keeps to repeat them; with it, what is lost is repeated
 //!
 //! [switch]
 //! ports       = ...       # at one switch; may be left out for the shape "star", whose switch then has a port for each node
@@ -24,11 +26,16 @@
 //! copy_time   = ...       # optional: how much later each further copy of a multicast packet begins
 //! copy_rate   = ...       # optional: bytes by time of the unit that makes all copies of multicast packets, one after the other; they wait for it
 //!
+//! buffer      = ...       # optional: bytes of the buffer at each input; a full one stops who sends to it
+//! routing     = ...       # optional: "table" (so without it), "source", or "table and source"
+//! route_bytes = ...       # what a header has for each switch on its way, where packets carry ports
+//!
 //! [topology]
 //! shape = ...             # "direct": two nodes and a cable. "star": all at one switch. "tree": switches of `ports` ports in a tree, whose upward
-//!                         # links are `fat` times as fast as those below.
+//!                         # links are `fat` times as fast as those below. "full": a switch for each node, and a cable between any two of those.
 //! ```
 
+use crate::flow::{Flow, Input, Line};
 use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::packet::{Destination, Node};
 use crate::routes::Routes;
@@ -47,6 +54,8 @@ pub(crate) struct Channel {
     pub(crate) rate: Rate,
     pub(crate) free: Ps,
     pub(crate) carried: Carried,
+    /// What the sender keeps for back-pressure and repeats, on machines that have them.
+    pub(crate) line: Option<Box<Line>>,
 }
 
 /// A switch: its ports, and where it sends what.
@@ -55,13 +64,20 @@ pub struct Switch {
     /// The cables out, by port.
     pub(crate) out: Vec<Option<Channel>>,
     /// Ports by destination, which [`Network::number`] numbers.
-    routes: Routes,
+    pub(crate) routes: Routes,
     multicast: BTreeMap<u16, Vec<u16>>,
     /// When the unit that copies packets is free.
     copier: Ps,
+    /// The buffers of the inputs, by port, where buffers may fill.
+    inputs: Vec<Input>,
 }
 
 impl Switch {
+    /// A switch with these cables out, whose tables are empty.
+    pub(crate) fn new(out: Vec<Option<Channel>>) -> Switch {
+        Switch { out, ..Switch::default() }
+    }
+
     /// The ports to which packets of a multicast group go.
     pub fn multicast(&self, group: u16) -> &[u16] {
         self.multicast.get(&group).map_or(&[], Vec::as_slice)
@@ -79,21 +95,25 @@ impl Switch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+pub(crate) enum Shape {
     Direct,
     Star,
     Tree,
+    Full,
 }
 
 /// The links and switches of a machine.
 #[derive(Debug, Clone)]
 pub struct Network {
-    nodes: u32,
+    pub(crate) nodes: u32,
     pub(crate) node_out: Vec<Vec<Option<Channel>>>,
     pub(crate) switches: Vec<Switch>,
     pub(crate) delay: Ps,
     pub(crate) loss: f64,
+    pub(crate) flow: Flow,
     pub(crate) switching: Switching,
+    /// The ports, the last one first, on ways that programs have set.
+    pub(crate) ways: BTreeMap<(Node, Node), Vec<u16>>,
 }
 
 /// A switch on a way, with the ports by which a packet comes and goes.
@@ -108,7 +128,7 @@ pub struct Hop {
 }
 
 /// The properties that all switches share.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Switching {
     pub(crate) delay: Ps,
     pub(crate) cut_through: bool,
@@ -116,6 +136,12 @@ pub(crate) struct Switching {
     pub(crate) port_time: Ps,
     pub(crate) copy_time: Ps,
     pub(crate) copy_rate: Option<Rate>,
+    /// Whether switches have tables.
+    pub(crate) tables: bool,
+    /// Whether packets may carry ports.
+    pub(crate) sources: bool,
+    /// Bytes of a header for each switch on its way.
+    pub(crate) route_bytes: u32,
 }
 
 impl Network {
@@ -126,16 +152,24 @@ impl Network {
     pub fn build(machine: &Machine, nodes: u32) -> Result<Network, MachineError> {
         let link = machine.section("link");
         let topology = machine.section("topology");
-        let shapes = [("direct", Shape::Direct), ("star", Shape::Star), ("tree", Shape::Tree)];
+        let shapes = [
+            ("direct", Shape::Direct),
+            ("star", Shape::Star),
+            ("tree", Shape::Tree),
+            ("full", Shape::Full),
+        ];
         let shape = topology.choice("shape", &shapes)?;
         let rate = link.rate("rate")?;
+        let loss = if link.has("loss") { link.probability("loss")? } else { 0.0 };
         let mut network = Network {
             nodes,
             node_out: vec![Vec::new(); nodes as usize],
             switches: Vec::new(),
             delay: link.time("delay")?,
-            loss: if link.has("loss") { link.probability("loss")? } else { 0.0 },
-            switching: Switching::default(),
+            loss,
+            flow: Flow::read(machine, loss, shape != Shape::Direct)?,
+            switching: Switching::NONE,
+            ways: BTreeMap::new(),
         };
         match shape {
             Shape::Direct if nodes > 2 => {
@@ -147,114 +181,52 @@ impl Network {
             Shape::Direct => {
                 // The cable of a single node is a loop.
                 for node in 0..nodes {
+                    let other = Place::Node(Node(nodes - 1 - node));
                     network.node_out[node as usize] =
-                        vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), 0, rate))];
+                        vec![Some(network.new_channel(other, 0, rate))];
                 }
             }
-            Shape::Star | Shape::Tree => network.add_switches(machine, shape, rate)?,
+            _ => network.add_switches(machine, shape, rate)?,
         }
-        network.fill_tables();
+        match shape {
+            Shape::Full => network.fill_full_tables(),
+            _ => network.fill_tables(),
+        }
+        network.add_inputs();
         Ok(network)
     }
 
-    fn add_switches(
-        &mut self,
-        machine: &Machine,
-        shape: Shape,
-        rate: Rate,
-    ) -> Result<(), MachineError> {
-        let section = machine.section("switch");
-        self.switching = Switching::read(&section)?;
-        if shape == Shape::Star {
-            if section.has("ports") && section.count("ports")? < u64::from(self.nodes) {
-                let (ports, nodes) = (section.count("ports")?, self.nodes);
-                let problem = format!("is {ports}, too few for {nodes} nodes at one switch");
-                return Err(section.error("ports", problem));
-            }
-            self.add_level(None, self.nodes, self.nodes.max(1), rate);
-            return Ok(());
-        }
-        let ports = section.count("ports")?;
-        if !(3..=1024).contains(&ports) {
-            let problem = format!("is {ports}; the switches of a tree have from 3 to 1024");
-            return Err(section.error("ports", problem));
-        }
-        let fat = machine.section("topology").count("fat")?.max(1);
-        // Links down from a switch of the tree.
-        let down = ports as u32 - 1;
-        let (mut lower, mut below, mut rate) = (None, self.nodes, rate);
-        loop {
-            let (first, here) = self.add_level(lower, below, down, rate);
-            if here == 1 {
-                return Ok(());
-            }
-            (lower, below, rate) = (Some(first), here, rate.times(fat));
+    /// A direction of a cable to a port.
+    pub(crate) fn new_channel(&self, to: Place, port: u16, rate: Rate) -> Channel {
+        let (free, carried) = (Ps::ZERO, Carried::default());
+        Channel { to, port, rate, free, carried, line: self.flow.line() }
+    }
+
+    /// The cables out of a place, by port.
+    pub(crate) fn out_mut(&mut self, place: Place) -> &mut Vec<Option<Channel>> {
+        match place {
+            Place::Node(node) => &mut self.node_out[node.index()],
+            Place::Switch(switch) => &mut self.switches[switch as usize].out,
         }
     }
 
-    /// Adds a level of switches, with up to `down` links down from each, and links it to the
-    /// `below` nodes or switches of the level below. `lower` is the first of those switches;
-    /// without it, nodes are below. Returns the first switch of the level, and their number.
-    fn add_level(&mut self, lower: Option<u32>, below: u32, down: u32, rate: Rate) -> (u32, u32) {
-        let first = self.switches.len() as u32;
-        let here = below.div_ceil(down);
-        for switch in 0..here {
-            let children = switch * down..below.min((switch + 1) * down);
-            let out = children.map(|child| {
-                let (to, port) = match lower {
-                    None => (Place::Node(Node(child)), 0),
-                    Some(lower) => (Place::Switch(lower + child), down as u16),
-                };
-                Some(Channel::to(to, port, rate))
-            });
-            self.switches.push(Switch { out: out.collect(), ..Switch::default() });
-        }
-        for child in 0..below {
-            let (switch, port) = (first + child / down, (child % down) as u16);
-            let up = Some(Channel::to(Place::Switch(switch), port, rate));
-            match lower {
-                None => self.node_out[child as usize] = vec![up],
-                Some(lower) => {
-                    let out = &mut self.switches[(lower + child) as usize].out;
-                    out.resize(down as usize, None);
-                    out.push(up);
-                }
-            }
-        }
-        (first, here)
+    /// The buffer at an input of a switch.
+    pub(crate) fn input_mut(&mut self, switch: u32, port: u16) -> &mut Input {
+        &mut self.switches[switch as usize].inputs[usize::from(port)]
     }
 
-    /// Writes the switches' routes, as the cables lie: down to what is below a switch, and up to
-    /// everything else. Switches are numbered from the lowest level on.
-    fn fill_tables(&mut self) {
-        let all = self.nodes + self.switches.len() as u32;
-        // For each switch: the numbers of everything below it, and its own number.
-        let mut below: Vec<Vec<Range<u32>>> = Vec::new();
-        for switch in 0..self.switches.len() {
-            let own = self.nodes + switch as u32;
-            let Switch { out, routes, .. } = &mut self.switches[switch];
-            let mut here = vec![alone(own)];
-            let mut down = Vec::new();
-            for (port, channel) in (0..).zip(out) {
-                let reached = match channel.as_ref().map(|channel| channel.to) {
-                    Some(Place::Node(Node(node))) => vec![alone(node)],
-                    Some(Place::Switch(other)) if (other as usize) < switch => {
-                        below[other as usize].clone()
-                    }
-                    Some(Place::Switch(_)) => {
-                        routes.set(0..all, Some(port));
-                        continue;
-                    }
-                    None => continue,
-                };
-                down.extend(reached.iter().map(|range| (range.clone(), port)));
-                here.extend(reached);
+    /// Gives switches the buffers that may fill.
+    fn add_inputs(&mut self) {
+        if self.flow.buffer.is_some() {
+            for switch in &mut self.switches {
+                switch.inputs = vec![Input::default(); switch.out.len()];
             }
-            down.into_iter().for_each(|(range, port)| routes.set(range, Some(port)));
-            // A packet for the switch itself goes nowhere.
-            routes.set(alone(own), None);
-            below.push(joined(here));
         }
+    }
+
+    /// Whether switches have tables.
+    pub fn has_tables(&self) -> bool {
+        self.switching.tables
     }
 
     /// A switch, to set its tables.
@@ -301,6 +273,11 @@ impl Network {
     /// A sentence, when there is no such switch or node, or no cable at the port.
     pub fn set_route(&mut self, switch: u32, node: Node, port: Option<u16>) -> Result<(), String> {
         let (switches, nodes) = (self.switches.len(), self.nodes);
+        if !self.has_tables() {
+            return Err(format!(
+                "a route at switch {switch}, which has no table: packets of this machine carry their ports (switch.routing); set the sender's way"
+            ));
+        }
         let Some(here) = self.switches.get_mut(switch as usize).filter(|_| node.0 < nodes) else {
             return Err(format!(
                 "a route at switch {switch} to node {}: there are {switches} switches and {nodes} nodes",
@@ -414,29 +391,31 @@ impl Network {
 }
 
 /// One number as a range.
-fn alone(number: u32) -> Range<u32> {
+pub(crate) fn alone(number: u32) -> Range<u32> {
     number..number + 1
 }
 
-/// Puts ranges of numbers in order, and joins neighbours.
-fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
-    ranges.sort_by_key(|range| range.start);
-    ranges.dedup_by(|next, last| {
-        let side_by_side = last.end == next.start;
-        if side_by_side {
-            last.end = next.end;
-        }
-        side_by_side
-    });
-    ranges
-}
-
 impl Switching {
-    fn read(section: &Section<'_>) -> Result<Switching, MachineError> {
+    /// Of a machine without switches.
+    const NONE: Switching = Switching {
+        delay: Ps::ZERO,
+        cut_through: false,
+        head: 0,
+        port_time: Ps::ZERO,
+        copy_time: Ps::ZERO,
+        copy_rate: None,
+        tables: true,
+        sources: false,
+        route_bytes: 0,
+    };
+
+    pub(crate) fn read(section: &Section<'_>) -> Result<Switching, MachineError> {
         let optional =
             |name: &str| if section.has(name) { section.time(name) } else { Ok(Ps::ZERO) };
         let forwarding = [("cut-through", true), ("store-and-forward", false)];
         let cut_through = section.choice("forwarding", &forwarding)?;
+        let (tables, sources) = routing(section)?;
+        let route_bytes = if sources { section.bytes_up_to("route_bytes", 64)? as u32 } else { 0 };
         Ok(Switching {
             delay: section.time("delay")?,
             cut_through,
@@ -444,14 +423,26 @@ impl Switching {
             port_time: optional("port_time")?,
             copy_time: optional("copy_time")?,
             copy_rate: section.has("copy_rate").then(|| section.rate("copy_rate")).transpose()?,
+            tables,
+            sources,
+            route_bytes,
         })
     }
 }
 
-impl Channel {
-    fn to(to: Place, port: u16, rate: Rate) -> Channel {
-        Channel { to, port, rate, free: Ps::ZERO, carried: Carried::default() }
+/// Whether switches have tables, and whether packets may carry ports.
+fn routing(switch: &Section<'_>) -> Result<(bool, bool), MachineError> {
+    if !switch.has("routing") {
+        return Ok((true, false));
     }
+    let choices =
+        [("table", (true, false)), ("source", (false, true)), ("table and source", (true, true))];
+    let (tables, sources) = switch.choice("routing", &choices)?;
+    if !tables && switch.has("multicast_groups") {
+        let problem = "is of no use: switches that route by source alone (switch.routing) have no tables for multicast; remove it";
+        return Err(switch.error("multicast_groups", problem));
+    }
+    Ok((tables, sources))
 }
 
 #[cfg(test)]

@@ -56,8 +56,13 @@ pub struct Carried {
     pub busy: Ps,
     /// Bytes, with headers.
     pub bytes: u64,
-    /// Packets.
+    /// Packets, with those that were sent again.
     pub packets: u64,
+    /// Packets that were sent again, because the link had lost or damaged them or one before them.
+    pub repeated: u64,
+    /// Time for which a packet could not go on, because a buffer at the far end was full or too
+    /// much was not acknowledged.
+    pub stopped: Ps,
 }
 
 impl Carried {
@@ -97,11 +102,34 @@ impl PeUsage {
 /// Links in a report.
 const BUSIEST: usize = 5;
 
-/// As a report: a line for the run, one for each PE, and one for each of the busiest links. Times
-/// are in microseconds.
+impl Usage {
+    /// What back-pressure and repeats have done, in a line each, where they have done something.
+    fn write_flow(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let repeated: u64 = self.links.iter().map(|link| link.carried.repeated).sum();
+        let stopped: Ps = self.links.iter().fold(Ps::ZERO, |sum, link| sum + link.carried.stopped);
+        let longest = self.links.iter().max_by_key(|link| link.carried.stopped);
+        if let Some(LinkUsage { from, to, carried, .. }) = longest.filter(|_| stopped > Ps::ZERO) {
+            let (all, most) = (micros(stopped), micros(carried.stopped));
+            writeln!(
+                f,
+                "links stood still for {all} us, for room or acknowledgements; {from} to {to} for {most} us"
+            )?;
+        }
+        if repeated > 0 {
+            writeln!(f, "packets sent again over links that lost or damaged some: {repeated}")?;
+        }
+        Ok(())
+    }
+}
+
+fn micros(time: Ps) -> String {
+    format!("{:.3}", time.as_ns() / 1000.0)
+}
+
+/// As a report: a line for the run, one for each PE, one for each of the busiest links, and one
+/// each for back-pressure and repeats. Times are in microseconds.
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = |time: Ps| format!("{:.3}", time.as_ns() / 1000.0);
         let took = self.end.since(self.begin);
         writeln!(f, "{} PEs took {} us of the machine's time", self.pes.len(), micros(took))?;
         writeln!(
@@ -133,6 +161,6 @@ impl fmt::Display for Usage {
             let Carried { bytes, packets, .. } = carried;
             writeln!(f, "{way:<29} {share:>5.1} % {bytes:>14} {packets:>10}")?;
         }
-        Ok(())
+        self.write_flow(f)
     }
 }

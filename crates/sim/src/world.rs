@@ -206,6 +206,11 @@ impl World {
             Event::Agent { pe, token } => agents.timer(&mut cx, &mut **nic, pe, token),
             Event::Wake { wake } => cx.parts.happened.push_back(Happened::Woken(wake)),
             Event::Depart { flight, port } => cx.parts.depart(flight, port),
+            Event::LeftInput { switch, port } => cx.parts.left_input(switch, port),
+            told @ (Event::LinkFree { .. }
+            | Event::Missing { .. }
+            | Event::Acknowledged { .. }
+            | Event::Room { .. }) => cx.parts.told(told),
             Event::Head { flight } => {
                 if let Some((dropped, missing)) = cx.parts.head(flight) {
                     nic.dropped(&mut cx, &dropped, missing);

@@ -49,6 +49,10 @@ pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>
         "command-word" => {
             Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?))
         }
+        "infiniband" if !network.has_tables() => {
+            let problem = "is \"source\"; switches of kind infiniband are managed by their tables";
+            Err(machine.section("switch").error("routing", problem))
+        }
         "infiniband" => Ok(Box::new(infiniband::InfiniBand::build(machine, network)?)),
         "sync-network" => Ok(Box::new(sync_network::SyncNetwork::build(machine, network.nodes())?)),
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes(), Owner::Nic)?)),

@@ -24,6 +24,13 @@ impl<T> Planned<T> {
         cx.timer(at, node, Token { owner: self.owner, number });
     }
 
+    /// Has [`Nic::timer`](super::Nic::timer) called when fewer than `fewer` packets wait for the
+    /// node's link.
+    pub(super) fn when_fewer_wait(&mut self, cx: &mut Cx<'_>, node: Node, fewer: usize, plan: T) {
+        let number = self.plans.put(plan);
+        cx.timer_when_fewer_wait(node, fewer, Token { owner: self.owner, number });
+    }
+
     /// Takes the plan whose moment has come.
     pub(super) fn take(&mut self, token: Token) -> T {
         debug_assert_eq!(token.owner, self.owner, "a plan goes back to its owner");

@@ -25,6 +25,7 @@ pub(super) const WAIT: u32 = 11;
 pub(super) const SWITCH: u32 = 12;
 pub(super) const NEXT_BLOCK: u32 = 13;
 pub(super) const ROUTE: u32 = 14;
+pub(super) const WAY: u32 = 15;
 
 /// Where packets of a node to itself turn round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,15 @@ pub fn register(group: u16, process: u32, region: u32, page: u64, to: u64) -> Co
 pub fn route(switch: u32, node: Node, port: Option<u16>) -> Command {
     let port = port.map_or(u64::MAX, u64::from);
     command(ROUTE, [switch.into(), node.0.into(), port, 0])
+}
+
+/// Has this node's packets to `node` carry these ports, one for each switch on the way. Without
+/// ports they go as at first: by tables, or where switches have none, by the shortest way. Packets
+/// on the new way may overtake those on the old one. Refused where switches do not route by source,
+/// and where the ports lead elsewhere.
+pub fn way(node: Node, ports: &[u16]) -> Command {
+    let ports: Vec<u64> = ports.iter().map(|&port| port.into()).collect();
+    Command { data: words(&ports), ..command(WAY, [node.0.into(), 0, 0, 0]) }
 }
 
 /// Sets the switches' tables so that what this node sends to multicast group `group` comes to all

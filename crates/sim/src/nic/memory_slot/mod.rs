@@ -22,6 +22,7 @@
 //! | `header` | headers and seeds; the overwriting of 12 bits; stamping |
 //! | `htlb` | header TLB and header table |
 //! | `send` | queues and stages of the way out |
+//! | `stall` | what a link that stands still means for the host |
 //! | `receive` | stages of the way in; when the host sees what came |
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
@@ -40,7 +41,7 @@
 //! loop takes a whole number of reads, and only a change that crosses a sample changes it. What is
 //! left is `host.software`.
 //!
-//! Not simulated: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
+//! Not simulated: PEMM mode, several users of one NIC.
 
 mod begin;
 pub mod command;
@@ -58,6 +59,7 @@ mod receive;
 mod send;
 mod serve;
 mod slot;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod to_groups;
@@ -88,7 +90,9 @@ impl Nic for MemorySlot {
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>, call: Call) {
-        self.begin_call(cx, call);
+        if let Some(call) = self.unless_stalled(cx, call) {
+            self.begin_call(cx, call);
+        }
     }
 
     fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
@@ -111,6 +115,8 @@ impl Nic for MemorySlot {
                 cx.finish(cx.now(), op, Answer::default());
             }
             Due::Read { op, at, len, end } => self.sampled(cx, node, op, at, len, end),
+            Due::Room => self.has_room(cx, node),
+            Due::RoomSeen => self.begin_stalled(cx, node),
             Due::Look(wait) => self.first_look(cx, node, wait),
         }
     }

@@ -13,6 +13,9 @@ pub fn set_tables(
     from: Node,
     members: &[Node],
 ) -> Result<(), String> {
+    if !network.has_tables() {
+        return Err("multicast needs tables, and the switches of this machine route by source alone (switch.routing)".into());
+    }
     let mut ports: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
     for &member in members {
         if member.0 >= network.nodes() {

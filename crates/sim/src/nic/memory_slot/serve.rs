@@ -29,7 +29,7 @@ impl MemorySlot {
                 self.set_up(node, &command)?;
                 (now, Answer::default())
             }
-            command::GROUP | command::ROUTE => {
+            command::GROUP | command::ROUTE | command::WAY => {
                 set_tables(cx, node, &command)?;
                 (now, Answer::default())
             }
@@ -260,6 +260,10 @@ fn set_tables(cx: &mut Cx<'_>, node: Node, command: &Command) -> Result<(), Stri
     if command.code == command::ROUTE {
         let port = u16::try_from(words[2]).ok();
         return cx.network().set_route(words[0] as u32, Node(words[1] as u32), port);
+    }
+    if command.code == command::WAY {
+        let ports: Vec<u16> = numbers(&command.data).into_iter().map(|port| port as u16).collect();
+        return cx.network().set_way(node, Node(words[0] as u32), &ports);
     }
     let members: Vec<Node> =
         numbers(&command.data).into_iter().map(|number| Node(number as u32)).collect();

@@ -11,11 +11,11 @@ use super::translate::ReceiveTlb;
 use super::way_in::{Held, Wait, WayIn};
 use super::way_out::WayOut;
 use crate::machine::{Machine, MachineError};
-use crate::nic::{Cx, Owner, Planned};
+use crate::nic::{Call, Cx, Owner, Planned};
 use crate::op::Op;
 use crate::packet::{Node, Packet, Payload};
 use crate::time::Ps;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What has been planned for a moment.
 #[derive(Debug)]
@@ -30,6 +30,10 @@ pub enum Due {
     SwitchedFor(Op),
     /// A host's read samples the memory.
     Read { op: Op, at: u64, len: usize, end: Ps },
+    /// The queue for which a host waits has room.
+    Room,
+    /// The host has seen that.
+    RoomSeen,
     /// The first look of a host that waits samples the memory.
     Look(Wait),
 }
@@ -50,6 +54,8 @@ pub struct Slot {
     pub memory: NicMemory,
     /// Number of packets that were dropped, by reason.
     pub dropped: BTreeMap<Refusal, u64>,
+    /// Calls that wait for room in a queue, in their order, with the times since which they do.
+    pub stalled: VecDeque<(Call, Ps)>,
     /// Hosts that look for a word that is not there yet.
     pub waits: Vec<Wait>,
     /// Writes that the PE cannot see yet.
@@ -87,6 +93,7 @@ impl MemorySlot {
             frames: Frames::default(),
             memory: NicMemory::default(),
             dropped: BTreeMap::new(),
+            stalled: VecDeque::new(),
             waits: Vec::new(),
             held: Vec::new(),
             switching: false,
