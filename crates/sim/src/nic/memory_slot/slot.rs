@@ -1,6 +1,7 @@
 //! The NICs of all nodes: their state, and what they have planned.
 
 use super::command::{LoopBack, Refusal};
+use super::core::CoreProcessor;
 use super::frames::{Frames, SegmentPage};
 use super::groups::Groups;
 use super::htlb::Htlb;
@@ -8,6 +9,7 @@ use super::kick_pages::KickPages;
 use super::memory::{NicMemory, Side};
 use super::parameters::Parameters;
 use super::translate::ReceiveTlb;
+use super::updates::Updates;
 use super::way_in::{Held, Wait, WayIn};
 use super::way_out::WayOut;
 use crate::machine::{Machine, MachineError};
@@ -32,6 +34,8 @@ pub enum Due {
     Read { op: Op, at: u64, len: usize, end: Ps },
     /// The first look of a host that waits samples the memory.
     Look(Wait),
+    /// The core processor has come to this call's update.
+    Update { from: Node, op: Op },
 }
 
 /// The NIC of one node.
@@ -43,6 +47,7 @@ pub struct Slot {
     pub htlb: Htlb,
     pub kicks: KickPages,
     pub way_in: WayIn,
+    pub core: CoreProcessor,
     pub receive_tlb: ReceiveTlb,
     /// Pages of the segment that the receive TLB's table knows.
     pub registered: BTreeSet<SegmentPage>,
@@ -58,6 +63,8 @@ pub struct Slot {
     pub switching: bool,
     /// When the host has read all blocks that it has seen so far.
     pub copied: Ps,
+    /// The same for those of each sender. Only updates by the core processor ask for it.
+    pub shown: BTreeMap<Node, Ps>,
 }
 
 /// The NICs of a machine.
@@ -66,6 +73,7 @@ pub struct MemorySlot {
     pub(super) slots: Vec<Slot>,
     pub(super) due: Planned<Due>,
     pub(super) groups: Groups,
+    pub(super) updates: Updates,
 }
 
 impl MemorySlot {
@@ -82,6 +90,7 @@ impl MemorySlot {
             htlb: Htlb::new(is.htlb),
             kicks: KickPages::default(),
             way_in: WayIn::default(),
+            core: CoreProcessor::default(),
             receive_tlb: ReceiveTlb::new(is.receive_tlb_entries),
             registered: BTreeSet::new(),
             frames: Frames::default(),
@@ -91,9 +100,16 @@ impl MemorySlot {
             held: Vec::new(),
             switching: false,
             copied: Ps::ZERO,
+            shown: BTreeMap::new(),
         };
         let slots = (0..nodes).map(slot).collect();
-        Ok(MemorySlot { slots, is, due: Planned::new(Owner::Nic), groups: Groups::default() })
+        Ok(MemorySlot {
+            slots,
+            is,
+            due: Planned::new(Owner::Nic),
+            groups: Groups::default(),
+            updates: Updates::default(),
+        })
     }
 
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {
