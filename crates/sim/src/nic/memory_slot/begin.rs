@@ -23,7 +23,7 @@ impl MemorySlot {
                 };
                 self.returned(cx, op, result);
             }
-            HostOp::Fence => cx.finish(now, op, Answer::default()),
+            HostOp::Fence => self.fence(cx, op),
             HostOp::Quiet => cx.finish_when_landed(now, op, self.is.message()),
             HostOp::Command(command) => {
                 if let Err(why) = self.command(cx, node, op, command) {
@@ -31,6 +31,9 @@ impl MemorySlot {
                 }
             }
             HostOp::Group(what) => self.group(cx, node, op, what),
+            HostOp::Atomic { at, size, what } if self.is.core.is_some() => {
+                self.atomic(cx, node, op, (at, size, what));
+            }
             HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
                 cx.finish(now, op, Answer::refused("a memory-slot NIC has no such operation"));
             }

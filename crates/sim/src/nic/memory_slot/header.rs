@@ -29,6 +29,10 @@ pub enum Kind {
     Botf,
     /// By remote DMA.
     Dma,
+    /// By the library, for the core processor of the receiver.
+    Request,
+    /// By a core processor, for a host that waits.
+    Answer,
 }
 
 /// A header.
@@ -44,7 +48,7 @@ pub struct Header {
     pub promised: bool,
     /// Process group of the sender, PGID.
     pub group: u16,
-    /// Bytes of payload.
+    /// Bytes of payload; of a request, those of the word that it is for.
     pub len: u16,
     /// The process whose memory the packet goes to.
     pub process: u32,
@@ -65,6 +69,8 @@ impl Header {
             Kind::Aotf => 0,
             Kind::Botf => 1,
             Kind::Dma => 2,
+            Kind::Request => 3,
+            Kind::Answer => 4,
         };
         let to = match self.to {
             Destination::Node(node) => node.0,
@@ -89,6 +95,8 @@ impl Header {
             kind: match words[0] as u8 {
                 0 => Kind::Aotf,
                 1 => Kind::Botf,
+                3 => Kind::Request,
+                4 => Kind::Answer,
                 _ => Kind::Dma,
             },
             physical: words[0] >> 8 & 1 != 0,
@@ -129,7 +137,13 @@ mod tests {
             (0u32..1 << 31).prop_map(|node| Destination::Node(Node(node))),
             any::<u16>().prop_map(Destination::Multicast)
         ];
-        let kind = prop_oneof![Just(Kind::Aotf), Just(Kind::Botf), Just(Kind::Dma)];
+        let kind = prop_oneof![
+            Just(Kind::Aotf),
+            Just(Kind::Botf),
+            Just(Kind::Dma),
+            Just(Kind::Request),
+            Just(Kind::Answer)
+        ];
         let first = (kind, any::<[bool; 2]>(), any::<u16>(), any::<u16>());
         (first, any::<u32>(), any::<u32>(), any::<u64>(), to, any::<u32>()).prop_map(
             |((kind, [physical, promised], group, len), process, region, address, to, from)| {

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | store | AOTF. The page of the target's segment gets a kick page whose seed has the physical address, so that the receiver need not look it up |
 //! | put | BOTF packets of up to `send.botf_payload` bytes none of which crosses a page of the target. They name region and offset, and are checked |
-//! | signal | an AOTF store behind its data |
-//! | fence | nothing: there is one way from node to node, and packets keep their order |
+//! | signal | an AOTF store behind its data; one that adds is an update |
+//! | fence | nothing, but after updates without an answer: there is one way from node to node, and packets keep their order |
 //! | quiet | waits until all writes have landed, and for the time of one message: the target's acknowledgement |
-//! | get, atomics | agents |
+//! | get | agents |
+//! | atomics | agents, or the core processor of the target's NIC; the module `updates` |
 //! | copied write | as a store or a put, to a group of the switches' tables; the module `groups` |
 //!
 //! Remote DMA is not used. The host would have to write all data into a bank and switch the bank to
@@ -22,13 +23,15 @@ use super::kick_pages::Target;
 use super::send::through_wires;
 use super::slot::MemorySlot;
 use super::way_out::{Outgoing, Through};
-use crate::host::{Answer, Signal};
+use crate::host::{Answer, Atomic, Signal};
 use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
 use crate::op::Op;
 use crate::packet::{Destination, Node, Payload};
 use crate::time::Ps;
+use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::shm::AtomicOp;
 
 impl MemorySlot {
     /// Stores a word, by AOTF. Returns when the host has written it.
@@ -92,7 +95,7 @@ impl MemorySlot {
         parts
     }
 
-    /// A signal that sets its word. Mailboxes have no kick pages, so a signal into a mailbox is a
+    /// A signal that sets its word, or adds to it. Mailboxes have no kick pages, so a signal into a mailbox is a
     /// put.
     pub(super) fn signal(
         &mut self,
@@ -102,6 +105,10 @@ impl MemorySlot {
         at: Ps,
         signal: Signal,
     ) -> Result<Ps, String> {
+        if signal.op == SignalOp::Add {
+            let what = Atomic::Op(AtomicOp::Add, signal.value);
+            return self.add(cx, node, op, at, (signal.at, what));
+        }
         let word = Payload::word(8, signal.value);
         match signal.at.region {
             MAILBOXES.. => self.put(cx, node, op, at, signal.at, &word),
@@ -236,7 +243,7 @@ impl MemorySlot {
 
 /// The header of the library's packets from a node to a place in a segment. The kind and the flag
 /// for a physical address are those of a seed.
-fn to_segment(from: Node, to: FarAddress) -> Header {
+pub(super) fn to_segment(from: Node, to: FarAddress) -> Header {
     Header {
         kind: Kind::Aotf,
         physical: true,

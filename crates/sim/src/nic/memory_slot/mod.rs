@@ -20,13 +20,14 @@
 //! | `parameters` | what the machine file says |
 //! | `twist` | the permutation of the data lines, and its inverse |
 //! | `header` | headers and seeds; the overwriting of 12 bits; stamping |
-//! | `htlb` | header TLB and header table |
+//! | `htlb` | header TLB and header table, which the core processor or the host keeps |
 //! | `send` | queues and stages of the way out |
 //! | `stall` | what a link that stands still means for the host |
 //! | `receive` | stages of the way in; when the host sees what came |
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, and what its calls do here |
+//! | `core`, `updates` | the core processor, and the updates of words that it carries out |
 //! | `groups`, `to_groups` | the library's groups for multicast: packets that the switches copy |
 //! | `begin` | calls, by operation |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
@@ -45,6 +46,7 @@
 
 mod begin;
 pub mod command;
+mod core;
 mod driver;
 mod frames;
 mod groups;
@@ -65,6 +67,7 @@ mod tests;
 mod to_groups;
 mod translate;
 mod twist;
+mod updates;
 mod way_in;
 mod way_out;
 
@@ -82,7 +85,11 @@ impl Nic for MemorySlot {
     }
 
     fn has(&self, feature: Feature) -> bool {
-        feature == Feature::CopiedWrites && self.is.multicast.is_some()
+        match feature {
+            Feature::CopiedWrites => self.is.multicast.is_some(),
+            Feature::Atomics => self.is.core.is_some(),
+            _ => false,
+        }
     }
 
     fn polling(&self, _node: Node) -> Polling {
@@ -118,6 +125,7 @@ impl Nic for MemorySlot {
             Due::Room => self.has_room(cx, node),
             Due::RoomSeen => self.begin_stalled(cx, node),
             Due::Look(wait) => self.first_look(cx, node, wait),
+            Due::Update { from, op } => self.update(cx, node, from, op),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the machine file says of a memory-slot NIC and of the host that it is plugged into.
 
+use super::core::CoreCosts;
 use super::header::PAGE;
 use super::htlb;
 use super::memory::BANK;
@@ -19,6 +20,15 @@ pub struct MulticastTables {
     pub groups: u64,
     /// An entry of one switch is written.
     pub write: Ps,
+}
+
+/// Who fetches a header seed on a miss of the HTLB, and in which time.
+#[derive(Debug, Clone, Copy)]
+pub enum Refill {
+    /// The core processor, as soon as it is free.
+    Core(Ps),
+    /// The driver on the host, which sees the miss at its next look.
+    Host(Ps),
 }
 
 /// The parameters of a machine.
@@ -46,7 +56,7 @@ pub struct Parameters {
     pub transaction_queue: Ps,
     pub header_tlb: Ps,
     pub htlb: htlb::Shape,
-    pub htlb_refill: Ps,
+    pub htlb_refill: Refill,
     pub size_decision: Ps,
     pub send_buffer_handshake: Ps,
     pub swif_send: Ps,
@@ -70,6 +80,8 @@ pub struct Parameters {
     pub bank_switch: Ps,
     /// Bytes of LLCM that only words and blocks of one packet get.
     pub llcm_for_words: u64,
+    /// The core processor, where it updates words for the library.
+    pub core: Option<CoreCosts>,
 }
 
 impl Parameters {
@@ -96,7 +108,7 @@ impl Parameters {
             transaction_queue: send.time("transaction_queue")?,
             header_tlb: send.time("header_tlb")?,
             htlb,
-            htlb_refill: send.time("htlb_refill")?,
+            htlb_refill: htlb_refill(&send)?,
             size_decision: send.time("size_decision")?,
             send_buffer_handshake: send.time("send_buffer_handshake")?,
             swif_send: send.time("swif_send")?,
@@ -118,6 +130,7 @@ impl Parameters {
             bank_rate: receive.rate("bank_rate")?,
             bank_switch: receive.time("bank_switch")?,
             llcm_for_words: receive.bytes("llcm_for_words")?,
+            core: core(&machine.section("core"))?,
         })
     }
 
@@ -179,6 +192,21 @@ fn multicast(switch: &Section<'_>) -> Result<Option<MulticastTables>, MachineErr
     }
     let groups = switch.count_up_to("multicast_groups", 1 << 15)?;
     Ok(Some(MulticastTables { groups, write: switch.time("multicast_write")? }))
+}
+
+fn htlb_refill(send: &Section<'_>) -> Result<Refill, MachineError> {
+    let by_core = Refill::Core(send.time("htlb_refill")?);
+    match send.has("htlb_refill_by_host") {
+        true => Ok(Refill::Host(send.time("htlb_refill_by_host")?)),
+        false => Ok(by_core),
+    }
+}
+
+fn core(core: &Section<'_>) -> Result<Option<CoreCosts>, MachineError> {
+    if !core.has("handle") {
+        return Ok(None);
+    }
+    Ok(Some(CoreCosts { handle: core.time("handle")?, access: core.time("access")? }))
 }
 
 /// The twist of the board's data lines, and what undoing it takes for each word.

@@ -4,7 +4,7 @@ use super::command::Refusal;
 use super::header::{Header, JOB, Kind, PAGE};
 use super::memory::{BANK, NicMemory, Side};
 use super::slot::{Due, MemorySlot};
-use super::way_in::{Held, Wait};
+use super::way_in::{Held, Wait, What};
 use crate::host::Answer;
 use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
@@ -33,17 +33,14 @@ impl MemorySlot {
         let edge = at + Ps(cx.random() % is.dimm_cycle.0);
         cx.stage(node, "receive", "into the slot's clock", op, (at, edge));
         let at = edge;
-        let len = payload.len() as u64;
-        let (address, at) = match self.locate(cx, node, op, &header, len, at) {
+        let (address, at) = match self.locate(cx, node, op, &header, at) {
             Ok(found) => found,
-            Err(why) => {
-                *self.slots[node.index()].dropped.entry(why).or_default() += 1;
-                if header.promised {
-                    cx.lost(op, 1);
-                }
-                return;
-            }
+            Err(why) => return self.drop_packet(cx, node, op, &header, why),
         };
+        let len = payload.len() as u64;
+        if header.kind == Kind::Request {
+            return self.requested(cx, node, packet.from, op, at);
+        }
         let (is, slot) = (&self.is, &mut self.slots[node.index()]);
         let (name, time) = match address < BANK {
             true => ("llcm_write", is.llcm_write * len.div_ceil(8)),
@@ -51,6 +48,9 @@ impl MemorySlot {
         };
         let busy = slot.way_in.memory.take(at, time);
         cx.stage(node, "receive", name, op, busy);
+        if header.kind == Kind::Answer {
+            return self.answered(cx, op, busy.1);
+        }
         let place = match is_for_mailbox(&header) {
             true => Some((header.region, header.address)),
             false => slot.frames.segment(address),
@@ -67,8 +67,20 @@ impl MemorySlot {
         // A mailbox's agent has a price of its own for what it reads.
         let is_block = header.kind != Kind::Aotf && !is_for_mailbox(&header);
         let read = if is_block { self.is.read_words(len) } else { Ps::ZERO };
-        let held = Held { from: packet.from, op, to, payload, at: busy.1, in_bank, read };
+        let what = What::Write(payload, read);
+        let held = Held { from: packet.from, op, to, what, at: busy.1, in_bank };
         self.show(cx, node, held);
+    }
+
+    /// A check has refused a packet: it is counted, and changes nothing.
+    fn drop_packet(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, header: &Header, why: Refusal) {
+        *self.slots[node.index()].dropped.entry(why).or_default() += 1;
+        if header.promised {
+            cx.lost(op, 1);
+        }
+        if header.kind == Kind::Request {
+            self.not_served(cx, node, op, why);
+        }
     }
 
     /// The physical address that a packet is for, and when the receiver knows it; or why the packet
@@ -79,20 +91,23 @@ impl MemorySlot {
         node: Node,
         op: Op,
         header: &Header,
-        len: u64,
         mut at: Ps,
     ) -> Result<(u64, Ps), Refusal> {
+        let len = u64::from(header.len);
         let (is, slot) = (&self.is, &mut self.slots[node.index()]);
-        let address = if is_for_mailbox(header) {
+        let address = if is_for_mailbox(header) || header.kind == Kind::Answer {
             // The last page of LLCM: a control page, always mapped.
             is.llcm_bytes - PAGE
         } else if header.physical {
             header.address
         } else {
             let (address, missed) = slot.receive_tlb.translate(header)?;
-            let refill = if missed { is.receive_tlb_refill } else { Ps::ZERO };
+            let looked_up = at.max(slot.way_in.check.free()) + is.receive_tlb;
+            let refill = match missed {
+                true => slot.core.take(cx.now(), looked_up, is.receive_tlb_refill).1 - looked_up,
+                false => Ps::ZERO,
+            };
             let busy = slot.way_in.check.take(at, is.receive_tlb + refill);
-            let looked_up = busy.0 + is.receive_tlb;
             cx.stage(node, "receive", "receive_tlb", op, (busy.0, looked_up));
             cx.stage(node, "receive", "receive_tlb_refill", op, (looked_up, busy.1));
             at = busy.1;
@@ -111,18 +126,29 @@ impl MemorySlot {
         // A program that sees a signal reads the signal's data without a switch of its own. So a
         // write must not overtake one that its sender has made into the bank.
         if !held.in_bank && slot.held.iter().all(|other| other.from != held.from) {
-            let shown = held.at + held.read;
-            if held.read > Ps::ZERO {
-                slot.copied = shown;
-            }
-            cx.write(shown, held.op, held.to, held.payload);
-            return;
+            return self.reveal(cx, node, held.at, held);
         }
         let at = held.at;
         slot.held.push(held);
         if !slot.switching {
             self.plan_switch(cx, node, at);
         }
+    }
+
+    /// Lets a PE have what its NIC has for it, from `at` on. The host reads a block first.
+    fn reveal(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps, held: Held) {
+        let Held { from, op, to, what, .. } = held;
+        let What::Write(payload, read) = what else {
+            return self.later(cx, at, node, Due::Update { from, op });
+        };
+        let (slot, shown) = (&mut self.slots[node.index()], at + read);
+        if read > Ps::ZERO {
+            slot.copied = shown;
+        }
+        if self.is.core.is_some() {
+            slot.shown.insert(from, shown);
+        }
+        cx.write(shown, op, to, payload);
     }
 
     /// Plans a switch of the banks. The library's driver on this host sees at its next look that
@@ -143,16 +169,15 @@ impl MemorySlot {
         let slot = &mut self.slots[node.index()];
         slot.memory.switch();
         slot.switching = false;
-        let mut copied = slot.copied.max(cx.now());
+        slot.copied = slot.copied.max(cx.now());
         let held = std::mem::take(&mut slot.held);
         let (seen, not_yet): (Vec<Held>, Vec<Held>) =
             held.into_iter().partition(|held| held.at <= cx.now());
-        for Held { op, to, payload, read, .. } in seen {
-            copied += read;
-            cx.write(copied, op, to, payload);
-        }
-        slot.copied = copied;
         slot.held = not_yet;
+        for held in seen {
+            let at = self.slots[node.index()].copied;
+            self.reveal(cx, node, at, held);
+        }
         if let Some(next) = self.slots[node.index()].held.first() {
             let at = next.at;
             self.plan_switch(cx, node, at);

@@ -6,7 +6,7 @@
 //! there is room.
 
 use super::command::LoopBack;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, Refill};
 use super::slot::{Due, MemorySlot};
 use super::twist::Twist;
 use super::way_out::{Outgoing, Through};
@@ -46,10 +46,7 @@ impl MemorySlot {
         let out = &mut self.slots[node.index()].out;
         let wire = is.wire_header + payload.len() as u64;
         let mut stages: Vec<(&'static str, Ps)> = Vec::with_capacity(5);
-        let (lookup, refill) = match through {
-            Through::Aotf => (is.header_tlb, if missed { is.htlb_refill } else { Ps::ZERO }),
-            _ => (Ps::ZERO, Ps::ZERO),
-        };
+        let lookup = if through == Through::Aotf { is.header_tlb } else { Ps::ZERO };
         let ready = match through {
             Through::Inside => at,
             _ => {
@@ -59,12 +56,14 @@ impl MemorySlot {
                 end
             }
         };
+        let begins = ready.max(out.lookup.free());
+        let refill = if missed { self.refill(cx.now(), node, begins) } else { Ps::ZERO };
+        let (is, out) = (&self.is, &mut self.slots[node.index()].out);
         stages.push(("htlb_refill", refill));
         stages.push(("header_tlb", lookup));
         stages.push(("size_decision", is.size_decision));
         stages.push(("send_buffer_handshake", is.send_buffer_handshake));
         let before_swif = lookup + refill + is.size_decision + is.send_buffer_handshake;
-        let begins = ready.max(out.lookup.free());
         let leaves = begins.max(Ps(out.swif.free().0.saturating_sub(before_swif.0)));
         out.lookup.take(leaves, lookup + refill);
         // SWIF takes the packet at an edge of its own clock, whose phase nobody knows. A packet
@@ -94,6 +93,15 @@ impl MemorySlot {
             droppable: false,
         };
         self.leave(cx, sent, packet);
+    }
+
+    /// The time from a miss of the HTLB until the seed is there.
+    fn refill(&mut self, now: Ps, node: Node, missed: Ps) -> Ps {
+        let done = match self.is.htlb_refill {
+            Refill::Core(time) => self.slots[node.index()].core.take(now, missed, time).1,
+            Refill::Host(time) => self.is.polling().seen(Ps::ZERO, missed) + time,
+        };
+        done - missed
     }
 
     /// A packet leaves SWIF: for the link, or back into its own NIC.

@@ -1,6 +1,7 @@
 //! The NICs of all nodes: their state, and what they have planned.
 
 use super::command::{LoopBack, Refusal};
+use super::core::CoreProcessor;
 use super::frames::{Frames, SegmentPage};
 use super::groups::Groups;
 use super::htlb::Htlb;
@@ -8,6 +9,7 @@ use super::kick_pages::KickPages;
 use super::memory::{NicMemory, Side};
 use super::parameters::Parameters;
 use super::translate::ReceiveTlb;
+use super::updates::Updates;
 use super::way_in::{Held, Wait, WayIn};
 use super::way_out::WayOut;
 use crate::machine::{Machine, MachineError};
@@ -36,6 +38,8 @@ pub enum Due {
     RoomSeen,
     /// The first look of a host that waits samples the memory.
     Look(Wait),
+    /// The core processor has come to this call's update.
+    Update { from: Node, op: Op },
 }
 
 /// The NIC of one node.
@@ -47,6 +51,7 @@ pub struct Slot {
     pub htlb: Htlb,
     pub kicks: KickPages,
     pub way_in: WayIn,
+    pub core: CoreProcessor,
     pub receive_tlb: ReceiveTlb,
     /// Pages of the segment that the receive TLB's table knows.
     pub registered: BTreeSet<SegmentPage>,
@@ -64,6 +69,8 @@ pub struct Slot {
     pub switching: bool,
     /// When the host has read all blocks that it has seen so far.
     pub copied: Ps,
+    /// The same for those of each sender. Only updates by the core processor ask for it.
+    pub shown: BTreeMap<Node, Ps>,
 }
 
 /// The NICs of a machine.
@@ -72,6 +79,7 @@ pub struct MemorySlot {
     pub(super) slots: Vec<Slot>,
     pub(super) due: Planned<Due>,
     pub(super) groups: Groups,
+    pub(super) updates: Updates,
 }
 
 impl MemorySlot {
@@ -88,6 +96,7 @@ impl MemorySlot {
             htlb: Htlb::new(is.htlb),
             kicks: KickPages::default(),
             way_in: WayIn::default(),
+            core: CoreProcessor::default(),
             receive_tlb: ReceiveTlb::new(is.receive_tlb_entries),
             registered: BTreeSet::new(),
             frames: Frames::default(),
@@ -98,9 +107,16 @@ impl MemorySlot {
             held: Vec::new(),
             switching: false,
             copied: Ps::ZERO,
+            shown: BTreeMap::new(),
         };
         let slots = (0..nodes).map(slot).collect();
-        Ok(MemorySlot { slots, is, due: Planned::new(Owner::Nic), groups: Groups::default() })
+        Ok(MemorySlot {
+            slots,
+            is,
+            due: Planned::new(Owner::Nic),
+            groups: Groups::default(),
+            updates: Updates::default(),
+        })
     }
 
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {

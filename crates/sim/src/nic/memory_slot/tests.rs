@@ -1,5 +1,6 @@
 //! The NIC as a whole, without programs.
 
+mod core;
 mod groups;
 mod protection;
 mod switch;

@@ -37,10 +37,17 @@ pub struct Held {
     pub from: Node,
     pub op: Op,
     pub to: FarAddress,
-    pub payload: Payload,
+    pub what: What,
     /// When the bytes were written.
     pub at: Ps,
     pub in_bank: bool,
-    /// The time in which the host reads the bytes. None for a word, which a look reads.
-    pub read: Ps,
+}
+
+/// What a PE has not seen yet.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// Bytes, and the time in which the host reads them: none for a word, which a look reads.
+    Write(Payload, Ps),
+    /// An update by the core processor.
+    Update,
 }
