@@ -220,9 +220,39 @@ impl Polling {
     }
 }
 
+/// What waiting costs a process that does not look again and again, but blocks in the kernel until
+/// its NIC interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sleep {
+    /// The system call by which the process blocks.
+    pub block: Ps,
+    /// The interrupt: its handler, and saving and restoring the state of the CPU around it.
+    pub interrupt: Ps,
+    /// Switching to the process.
+    pub context_switch: Ps,
+}
+
+impl Sleep {
+    /// The end of the blocking call of a process that waits from `from` on for a change made at
+    /// `changed`, and the begin of its interrupt, if there is one. The kernel looks before the
+    /// process sleeps.
+    pub fn phases(self, from: Ps, changed: Ps) -> (Ps, Option<Ps>) {
+        let blocked = from + self.block;
+        (blocked, (changed > from).then(|| changed.max(blocked)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_before_the_sleep_interrupts_nobody() {
+        let sleep = Sleep { block: Ps(10), interrupt: Ps(20), context_switch: Ps(30) };
+        assert_eq!(sleep.phases(Ps(100), Ps(100)), (Ps(110), None));
+        assert_eq!(sleep.phases(Ps(100), Ps(101)), (Ps(110), Some(Ps(110))));
+        assert_eq!(sleep.phases(Ps(100), Ps(500)), (Ps(110), Some(Ps(500))));
+    }
 
     #[test]
     fn looks_come_one_after_the_other() {

@@ -2,7 +2,7 @@
 //! promised, and memory.
 
 use crate::events::{Event, Happened};
-use crate::host::Answer;
+use crate::host::{Answer, Sleep};
 use crate::memory::Memory;
 use crate::network::{Channel, Network};
 use crate::op::Op;
@@ -127,6 +127,19 @@ impl Parts {
         self.counts.sent += 1;
         let flight = self.flights.put(Flight { packet, at: place, by: 0, tail: Ps::ZERO });
         self.events.push(at, Event::Depart { flight, port });
+    }
+
+    /// A process that has waited since `from` for a change made at `changed` runs again at the time
+    /// that this returns. `op` is its last call.
+    pub(crate) fn sleep(&mut self, op: Op, sleep: Sleep, from: Ps, changed: Ps) -> Ps {
+        let (blocked, interrupted) = sleep.phases(from, changed);
+        let track = Track::Pe(op.pe);
+        self.record(track, "system_call", op, from, blocked);
+        let Some(begin) = interrupted else { return blocked };
+        let handled = begin + sleep.interrupt;
+        self.record(track, "interrupt", op, begin, handled);
+        self.record(track, "context_switch", op, handled, handled + sleep.context_switch);
+        handled + sleep.context_switch
     }
 
     fn channel(&mut self, at: Place, port: u16) -> &mut Channel {

@@ -113,6 +113,16 @@ impl World {
         self.nic.polling(Node(pe.0))
     }
 
+    /// When the look of a PE reads memory that first sees a change made at `changed`. The PE has
+    /// waited since `from`; `op` is its last call.
+    pub(crate) fn reads(&mut self, op: Op, from: Ps, changed: Ps) -> Ps {
+        let polling = self.polling(op.pe);
+        match self.nic.sleep() {
+            None => polling.reads(from, changed),
+            Some(sleep) => self.parts.sleep(op, sleep, from, changed) + polling.sample,
+        }
+    }
+
     /// Whether all that a PE has written is visible.
     pub fn is_quiet(&self, pe: Pe) -> bool {
         self.parts.books[pe.index()].outstanding == 0

@@ -8,14 +8,18 @@
 //! ```
 //!
 //! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call,
-//!   and a user's store into one ([`stray_store`]) is a fault. The start register takes only
-//!   addresses of words.
+//!   and a user's store into one ([`user_store`]) is a fault. The start register takes only
+//!   addresses of words, and only from privileged mode: a user's store to it is a fault, too.
+//! * A start gets into privileged mode by a mode switch without a trap (`host.direct_start`) or by a
+//!   system call. `host.start` says which of them the library takes.
 //! * A receive area carries an access key ([`allow`]). The receiving hardware compares it with the
 //!   word's key, packet by packet. A packet with another key is refused: memory is left as it was,
 //!   and the word's status says so. Memory without a receive area has its region's key, which
 //!   belongs to the job; the library's words carry that key.
-//! * There are no interrupts. The sender spins on the word's status ([`test()`]), and the receiver
-//!   on a flag that is written after the data.
+//! * The sender spins on the word's status ([`test()`]), and the receiver on a flag that is written
+//!   after the data. With `host.interrupt` the machine is one that the API was made to be compared
+//!   with: a process that waits blocks in the kernel, the NIC interrupts when it has written, and
+//!   the process is switched to. While no process of the node waits, there are no interrupts.
 //! * The receiving NIC answers each transfer when it is written. A sender's `quiet` waits for these
 //!   answers.
 //!
@@ -31,15 +35,16 @@
 mod interface;
 
 pub use interface::{
-    CommandWord, DONE, REFUSED, RUNNING, Start, allow, build, start, stray_store, test,
+    CommandWord, DONE, REFUSED, RUNNING, START_REGISTER, Start, allow, build, start, test,
+    user_store,
 };
 
 use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
-use crate::host::{Answer, Command, HostOp, Op, Polling, Signal};
-use crate::machine::{Machine, MachineError, Rate};
+use crate::host::{Answer, Command, HostOp, Op, Polling, Signal, Sleep};
+use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
-use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD_BYTES, command_word};
+use interface::{ALLOW, BUILD, KERNEL, START, TEST, USER_STORE, WORD_BYTES, command_word};
 use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
 use std::collections::BTreeMap;
@@ -50,6 +55,10 @@ struct Parameters {
     software: Ps,
     system_call: Ps,
     direct_start: Ps,
+    /// How the library starts its words.
+    start: Start,
+    /// What a process loses that waits, unless it spins.
+    sleep: Option<Sleep>,
     copy: Rate,
     command_words: usize,
     command_fetch: Ps,
@@ -108,10 +117,17 @@ struct NicOf {
     areas: Vec<Area>,
     /// Number of the library's transfers that have not been answered.
     unanswered: u64,
-    /// Calls that wait until all of those are answered.
-    quiets: Vec<Op>,
+    /// Calls that wait until all of those are answered, and since when.
+    quiets: Vec<(Op, Ps)>,
     /// A refusal since the last such call returned.
     refused: Option<String>,
+}
+
+/// The mode of the CPU when it writes a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    User,
+    Privileged,
 }
 
 /// The NICs of a machine.
@@ -160,6 +176,8 @@ impl CommandWordDma {
             software: host.time("software")?,
             system_call: host.time("system_call")?,
             direct_start: host.time("direct_start")?,
+            start: start_of(&host)?,
+            sleep: sleep_of(&host)?,
             copy: host.rate("copy")?,
             command_words: words as usize,
             command_fetch: nic.time("command_fetch")?,
@@ -180,6 +198,27 @@ impl CommandWordDma {
 
     fn polled(&self) -> Polling {
         Polling { interval: self.is.look, sample: self.is.look }
+    }
+
+    /// When a host that has waited since `from` has seen what its NIC wrote at `changed`.
+    fn seen(&self, cx: &mut Cx<'_>, op: Op, from: Ps, changed: Ps) -> Ps {
+        let (looks, seen) = match self.is.sleep {
+            None => (changed, self.polled().seen(Ps::ZERO, changed)),
+            Some(sleep) => {
+                let awake = cx.sleep(op, sleep, from, changed);
+                (awake, awake + self.is.look)
+            }
+        };
+        cx.host_stage("look", op, (looks, seen));
+        seen
+    }
+
+    /// The part of a call that starts a command word.
+    fn starting(&self, how: Start) -> (&'static str, Ps) {
+        match how {
+            Start::Direct => ("direct_start", self.is.direct_start),
+            Start::SystemCall => ("system_call", self.is.system_call),
+        }
     }
 
     /// Has the CPU do these parts of a call. Returns when they are done.
@@ -260,7 +299,7 @@ impl CommandWordDma {
             cx,
             node,
             op,
-            &[("copy", copy), ("software", is.software), ("direct_start", is.direct_start)],
+            &[("copy", copy), ("software", is.software), self.starting(is.start)],
         );
         let nic = &mut self.nics[node.index()];
         cx.promise(op, nic.words[place].writes(is.packet));
@@ -369,12 +408,10 @@ impl CommandWordDma {
                 (self.cpu(cx, node, op, &system_call), answer)
             }
             START => {
-                let how = match words[1] {
-                    0 => ("direct_start", is.direct_start),
-                    _ => system_call[0],
-                };
-                let returns = self.cpu(cx, node, op, &[("software", is.software), how]);
-                (returns, self.start(cx, returns, node, op, words[0]))
+                let how = if words[1] == 0 { Start::Direct } else { Start::SystemCall };
+                let parts = [("software", is.software), self.starting(how)];
+                let returns = self.cpu(cx, node, op, &parts);
+                (returns, self.write_register(cx, returns, node, op, words[0], Mode::Privileged))
             }
             TEST => {
                 let answer = match self.own_word(node, words[0]) {
@@ -383,13 +420,18 @@ impl CommandWordDma {
                 };
                 (self.cpu(cx, node, op, &[("look", is.look)]), answer)
             }
-            STRAY_STORE => (
-                cx.now(),
-                Answer::refused(format!(
-                    "a fault: {:#x} is in kernel space, and a user program may not write there",
-                    words[0]
-                )),
-            ),
+            USER_STORE => {
+                let trapped = self.cpu(cx, node, op, &system_call);
+                let answer = match words[0] {
+                    START_REGISTER => {
+                        self.write_register(cx, trapped, node, op, words[1], Mode::User)
+                    }
+                    address => Answer::refused(format!(
+                        "a fault: {address:#x} is in kernel space, and a user program may not write there"
+                    )),
+                };
+                (trapped, answer)
+            }
             code => {
                 (cx.now(), Answer::refused(format!("a command-word NIC has no command {code}")))
             }
@@ -407,6 +449,25 @@ impl CommandWordDma {
             }
             _ => Err(format!(
                 "{address:#x} is not the address of a command word that this program has built"
+            )),
+        }
+    }
+
+    /// The CPU writes the address of a word of the program's to the start register.
+    fn write_register(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        address: u64,
+        mode: Mode,
+    ) -> Answer {
+        match mode {
+            Mode::Privileged => self.start(cx, at, node, op, address),
+            Mode::User => Answer::refused(format!(
+                "a fault: the start register at {START_REGISTER:#x} is written in privileged mode \
+                 only; start the command word instead, which switches the mode"
             )),
         }
     }
@@ -565,7 +626,6 @@ impl CommandWordDma {
 
     /// The receiver's answer for a transfer of the word at `place` has come.
     fn answered(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, place: usize, what: u64) {
-        let polled = self.polled();
         let nic = &mut self.nics[node.index()];
         let placed = &mut nic.words[place];
         placed.refused |= what & BAD != 0;
@@ -584,9 +644,8 @@ impl CommandWordDma {
         }
         nic.unanswered -= 1;
         if nic.unanswered == 0 {
-            let seen = polled.seen(Ps::ZERO, at);
-            for quiet in std::mem::take(&mut nic.quiets) {
-                cx.host_stage("look", quiet, (at, seen));
+            for (quiet, from) in std::mem::take(&mut nic.quiets) {
+                let seen = self.seen(cx, quiet, from, at);
                 self.quiet(cx, seen, node, quiet);
             }
         }
@@ -616,6 +675,28 @@ impl Placed {
     fn writes(&self, packet: usize) -> u64 {
         u64::from(self.word.len).div_ceil(packet as u64).max(1)
             + u64::from(self.word.flag.is_some())
+    }
+}
+
+/// How the library starts its words.
+fn start_of(host: &Section<'_>) -> Result<Start, MachineError> {
+    match host.has("start") {
+        true => {
+            host.choice("start", &[("direct", Start::Direct), ("system call", Start::SystemCall)])
+        }
+        false => Ok(Start::Direct),
+    }
+}
+
+/// What waiting costs, where a process that waits blocks.
+fn sleep_of(host: &Section<'_>) -> Result<Option<Sleep>, MachineError> {
+    match host.has("interrupt") {
+        true => Ok(Some(Sleep {
+            block: host.time("system_call")?,
+            interrupt: host.time("interrupt")?,
+            context_switch: host.time("context_switch")?,
+        })),
+        false => Ok(None),
     }
 }
 
@@ -657,6 +738,10 @@ impl Nic for CommandWordDma {
         self.polled()
     }
 
+    fn sleep(&self) -> Option<Sleep> {
+        self.is.sleep
+    }
+
     fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
         let returns = match what {
             HostOp::Store { to, word } => self.transfer(cx, node, op, to, (word, None), false),
@@ -672,7 +757,7 @@ impl Nic for CommandWordDma {
             HostOp::Quiet => {
                 match self.nics[node.index()].unanswered {
                     0 => self.quiet(cx, cx.now() + self.is.look, node, op),
-                    _ => self.nics[node.index()].quiets.push(op),
+                    _ => self.nics[node.index()].quiets.push((op, cx.now())),
                 }
                 return;
             }
