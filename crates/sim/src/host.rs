@@ -8,7 +8,7 @@ pub use crate::op::{Op, Pe};
 use crate::packet::Payload;
 use crate::time::Ps;
 use memonet_core::unstable::fabric::{FarAddress, NetworkCollective};
-pub use memonet_core::unstable::hosted::{Atomic, Signal};
+pub use memonet_core::unstable::hosted::{Atomic, CommandStep, KeyStep, Signal};
 use std::sync::Arc;
 
 /// An operation on the NIC. The library's calls come as any but the last, which is for the kind's
@@ -35,8 +35,9 @@ pub enum HostOp {
         /// Whether the program may change its source when the call returns.
         reuse: bool,
     },
-    /// The program will make this put, without `reuse`, again and again: hardware that keeps
-    /// commands builds one now. Or it will not any more. Hardware that keeps none is not asked.
+    /// The program makes this put, without `reuse`, again and again: hardware that keeps commands
+    /// builds one, gives it up, or says how far its last put is. A test is answered with 1 or 0.
+    /// Hardware that keeps none is not asked.
     Prepare {
         /// As in [`Put`](Self::Put).
         to: FarAddress,
@@ -44,8 +45,20 @@ pub enum HostOp {
         len: u32,
         /// As in [`Put`](Self::Put).
         signal: Option<Signal>,
-        /// Whether the command is kept from now on.
-        kept: bool,
+        /// What is asked.
+        step: CommandStep,
+    },
+    /// The library's writes to a PE's region carry this key, or the caller's own NIC admits writes
+    /// to a region of its PE's that carry it. Hardware without keys is not asked.
+    Key {
+        /// The PE whose region it is: the caller, for a key that is admitted.
+        pe: u32,
+        /// The region.
+        region: u32,
+        /// The key.
+        key: u64,
+        /// What is asked.
+        step: KeyStep,
     },
     /// Reads a block. Answered with its bytes.
     Get {

@@ -105,6 +105,8 @@ impl World {
             groups: self.nic.has(Feature::Groups),
             datagrams: self.nic.has(Feature::Datagrams),
             copies: self.nic.has(Feature::CopiedWrites),
+            commands: self.nic.has(Feature::Commands),
+            keys: self.nic.has(Feature::Keys),
         }
     }
 
@@ -145,6 +147,7 @@ impl World {
             }
             HostOp::Group(_) => !nic.has(Feature::Groups) && !nic.has(Feature::CopiedWrites),
             HostOp::Prepare { .. } => !nic.has(Feature::Commands),
+            HostOp::Key { .. } => !nic.has(Feature::Keys),
             // What an agent still has to do must not be overtaken by what the hardware does at
             // once.
             HostOp::Fence => agents.owes(op.pe),

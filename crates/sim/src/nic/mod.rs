@@ -86,6 +86,8 @@ pub enum Feature {
     CopiedWrites,
     /// [`HostOp::Prepare`].
     Commands,
+    /// [`HostOp::Key`].
+    Keys,
 }
 
 /// The NICs of a machine.

@@ -199,7 +199,8 @@ fn set(at: FarAddress, value: u64) -> Option<Signal> {
 /// Has PE 0's NIC keep the word for such a put, or give it up. Returns how long that takes.
 fn prepare(bench: &mut Bench, len: u32, signal: Option<Signal>, kept: bool) -> Ps {
     let begin = bench.world.now();
-    let op = bench.begin(0, HostOp::Prepare { to: at(1, 4096), len, signal, kept });
+    let step = if kept { CommandStep::Keep } else { CommandStep::Drop };
+    let op = bench.begin(0, HostOp::Prepare { to: at(1, 4096), len, signal, step });
     bench.answer(op).0 - begin
 }
 

@@ -101,7 +101,10 @@ impl Nic for InfiniBand {
             }
             HostOp::Group(what) => self.group(cx, node, op, what),
             HostOp::Command(command) => self.own_command(cx, node, op, &command),
-            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
+            HostOp::Get { .. }
+            | HostOp::Atomic { .. }
+            | HostOp::Prepare { .. }
+            | HostOp::Key { .. } => {
                 cx.finish(cx.now(), op, Answer::refused("this NIC has no such operation"))
             }
         }

@@ -31,7 +31,10 @@ impl MemorySlot {
                 }
             }
             HostOp::Group(what) => self.group(cx, node, op, what),
-            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
+            HostOp::Get { .. }
+            | HostOp::Atomic { .. }
+            | HostOp::Prepare { .. }
+            | HostOp::Key { .. } => {
                 cx.finish(now, op, Answer::refused("a memory-slot NIC has no such operation"));
             }
         }
