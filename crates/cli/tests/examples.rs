@@ -25,6 +25,25 @@ fn is_right(options: &[&str], program: &str, argument: &str) -> Ended {
     ended
 }
 
+/// What the command words of SR2201 take, as published, and what its interface removes.
+#[test]
+fn command_words_take_what_was_published() {
+    let program = EXAMPLES.join("command_words").into_os_string().into_string().unwrap();
+    let one_way = |options: &[&str]| {
+        let ended = run_for_a_minute(&[options, &["-n", "2", &program]].concat());
+        assert_eq!(ended.status, 0, "{options:?}: {ended:?}");
+        assert!(ended.stdout.contains("refused: PE 0 has revoked this key"), "{ended:?}");
+        let took = ended.stdout.split_once("one way of 8 bytes: ").expect("its time").1;
+        took.split_once(" us").expect("its unit").0.parse::<f64>().unwrap()
+    };
+    one_way(&[]);
+    let on = |machine| one_way(&["--machine", machine]);
+    let [direct, call, interrupts] = ["sr2201", "sr2201/system-call", "sr2201/interrupts"].map(on);
+    assert!((3.40..3.50).contains(&direct), "{direct} us, published as 3.45");
+    assert!((21.4..21.7).contains(&call), "{call} us, published as 21.50");
+    assert!((call + 38.0..call + 39.0).contains(&interrupts), "{interrupts} us");
+}
+
 #[test]
 fn parallel_and_sequential_runs_agree() {
     for (program, argument) in [("radix", "20000"), ("lu", "48"), ("tsp", "8"), ("water", "100")] {

@@ -134,7 +134,9 @@ impl Agents {
                 }
                 nic.begin(cx, call(op, self.pes, request));
             }
-            HostOp::Prepare { .. } => cx.finish(cx.now(), op, Answer::default()),
+            HostOp::Prepare { .. } | HostOp::Key { .. } => {
+                cx.finish(cx.now(), op, Answer::default())
+            }
             HostOp::Fence => self.agents[op.pe.index()].fences.push(op),
             HostOp::Group(GroupOp::Join { .. }) => cx.finish(cx.now(), op, Answer::value(0)),
             // The message does not show the call, which may hold a long block.

@@ -1,7 +1,7 @@
 //! What a NIC may do to the machine around it.
 
 use crate::events::{Event, Happened, Token};
-use crate::host::{Answer, Atomic};
+use crate::host::{Answer, Atomic, Sleep};
 use crate::network::Network;
 use crate::op::{Op, Pe};
 use crate::packet::{Destination, Node, Packet, Payload};
@@ -173,6 +173,12 @@ impl Cx<'_> {
             false => Track::Pe(op.pe),
         };
         self.parts.record(track, name, op, start, end);
+    }
+
+    /// When the process of a call runs again that has waited since `from` for a change made at
+    /// `changed`.
+    pub fn sleep(&mut self, op: Op, sleep: Sleep, from: Ps, changed: Ps) -> Ps {
+        self.parts.sleep(op, sleep, from, changed)
     }
 
     /// Has an agent called at `at`.

@@ -40,7 +40,8 @@ impl Asks {
                 HostOp::Store { to, word: Payload::word(size.into(), bits) }
             }
             Ask::Put { to, reuse, signal, .. } => HostOp::Put { to, data: block, signal, reuse },
-            Ask::Command { to, len, signal, kept } => HostOp::Prepare { to, len, signal, kept },
+            Ask::Command { to, len, signal, step } => HostOp::Prepare { to, len, signal, step },
+            Ask::Key { pe, region, key, step } => HostOp::Key { pe, region, key, step },
             Ask::Get { from, len } => HostOp::Get { from, len },
             Ask::Atomic { at, size, what } => HostOp::Atomic { at, size, what },
             Ask::Fence => HostOp::Fence,

@@ -8,7 +8,7 @@ pub use crate::op::{Op, Pe};
 use crate::packet::Payload;
 use crate::time::Ps;
 use memonet_core::unstable::fabric::{FarAddress, NetworkCollective};
-pub use memonet_core::unstable::hosted::{Atomic, Signal};
+pub use memonet_core::unstable::hosted::{Atomic, CommandStep, KeyStep, Signal};
 use std::sync::Arc;
 
 /// An operation on the NIC. The library's calls come as any but the last, which is for the kind's
@@ -35,8 +35,9 @@ pub enum HostOp {
         /// Whether the program may change its source when the call returns.
         reuse: bool,
     },
-    /// The program will make this put, without `reuse`, again and again: hardware that keeps
-    /// commands builds one now. Or it will not any more. Hardware that keeps none is not asked.
+    /// The program makes this put, without `reuse`, again and again: hardware that keeps commands
+    /// builds one, gives it up, or says how far its last put is. A test is answered with 1 or 0.
+    /// Hardware that keeps none is not asked.
     Prepare {
         /// As in [`Put`](Self::Put).
         to: FarAddress,
@@ -44,8 +45,20 @@ pub enum HostOp {
         len: u32,
         /// As in [`Put`](Self::Put).
         signal: Option<Signal>,
-        /// Whether the command is kept from now on.
-        kept: bool,
+        /// What is asked.
+        step: CommandStep,
+    },
+    /// The library's writes to a PE's region carry this key, or the caller's own NIC admits writes
+    /// to a region of its PE's that carry it. Hardware without keys is not asked.
+    Key {
+        /// The PE whose region it is: the caller, for a key that is admitted.
+        pe: u32,
+        /// The region.
+        region: u32,
+        /// The key.
+        key: u64,
+        /// What is asked.
+        step: KeyStep,
     },
     /// Reads a block. Answered with its bytes.
     Get {
@@ -220,9 +233,39 @@ impl Polling {
     }
 }
 
+/// What waiting costs a process that does not look again and again, but blocks in the kernel until
+/// its NIC interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sleep {
+    /// The system call by which the process blocks.
+    pub block: Ps,
+    /// The interrupt: its handler, and saving and restoring the state of the CPU around it.
+    pub interrupt: Ps,
+    /// Switching to the process.
+    pub context_switch: Ps,
+}
+
+impl Sleep {
+    /// The end of the blocking call of a process that waits from `from` on for a change made at
+    /// `changed`, and the begin of its interrupt, if there is one. The kernel looks before the
+    /// process sleeps.
+    pub fn phases(self, from: Ps, changed: Ps) -> (Ps, Option<Ps>) {
+        let blocked = from + self.block;
+        (blocked, (changed > from).then(|| changed.max(blocked)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_before_the_sleep_interrupts_nobody() {
+        let sleep = Sleep { block: Ps(10), interrupt: Ps(20), context_switch: Ps(30) };
+        assert_eq!(sleep.phases(Ps(100), Ps(100)), (Ps(110), None));
+        assert_eq!(sleep.phases(Ps(100), Ps(101)), (Ps(110), Some(Ps(110))));
+        assert_eq!(sleep.phases(Ps(100), Ps(500)), (Ps(110), Some(Ps(500))));
+    }
 
     #[test]
     fn looks_come_one_after_the_other() {

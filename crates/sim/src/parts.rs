@@ -2,7 +2,7 @@
 //! promised, and memory.
 
 use crate::events::{Event, Happened};
-use crate::host::Answer;
+use crate::host::{Answer, Sleep};
 use crate::memory::Memory;
 use crate::network::Network;
 use crate::op::Op;
@@ -123,6 +123,19 @@ impl Parts {
     pub(crate) fn finish(&mut self, at: Ps, op: Op, answer: Answer) {
         let finish = self.finishes.put((op, answer));
         self.events.push(at, Event::Finish { finish });
+    }
+
+    /// A process that has waited since `from` for a change made at `changed` runs again at the time
+    /// that this returns. `op` is its last call.
+    pub(crate) fn sleep(&mut self, op: Op, sleep: Sleep, from: Ps, changed: Ps) -> Ps {
+        let (blocked, interrupted) = sleep.phases(from, changed);
+        let track = Track::Pe(op.pe);
+        self.record(track, "system_call", op, from, blocked);
+        let Some(begin) = interrupted else { return blocked };
+        let handled = begin + sleep.interrupt;
+        self.record(track, "interrupt", op, begin, handled);
+        self.record(track, "context_switch", op, handled, handled + sleep.context_switch);
+        handled + sleep.context_switch
     }
 
     pub(crate) fn record(&mut self, track: Track, name: &'static str, op: Op, start: Ps, end: Ps) {

@@ -3,7 +3,7 @@
 use crate::host::Answer;
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
-use memonet_core::unstable::hosted::{Ask, Hosted, MOST_BYTES};
+use memonet_core::unstable::hosted::{Ask, Hosted, KeyStep, MOST_BYTES};
 use std::collections::BTreeMap;
 
 /// No network takes longer packets.
@@ -48,6 +48,7 @@ impl Rules {
             Ask::Store { .. }
             | Ask::Put { .. }
             | Ask::Command { .. }
+            | Ask::Key { .. }
             | Ask::Get { .. }
             | Ask::Atomic { .. }
             | Ask::Mark { .. }
@@ -158,6 +159,13 @@ fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> 
                 memory(to, len as usize, true)?;
             }
             signal.map_or(Ok(()), |signal| word(signal.at, 8))
+        }
+        Ask::Key { pe: other, step: KeyStep::Admit | KeyStep::AdmitAlone, .. } if other != pe => {
+            Err("a PE admits keys to its own parts of windows alone")
+        }
+        Ask::Key { region: 0, .. } => Err("only parts of restricted windows have keys"),
+        Ask::Key { pe: other, region, .. } => {
+            memory(FarAddress { pe: other, region, offset: 0 }, 1, true)
         }
         Ask::Get { from, len } => memory(from, len as usize, false),
         // All segments are as long as that of the asking PE.

@@ -92,6 +92,7 @@ impl PeUsage {
             }
             HostOp::Group(_)
             | HostOp::Prepare { .. }
+            | HostOp::Key { .. }
             | HostOp::Fence
             | HostOp::Quiet
             | HostOp::Command(_) => {}

@@ -105,12 +105,24 @@ impl World {
             groups: self.nic.has(Feature::Groups),
             datagrams: self.nic.has(Feature::Datagrams),
             copies: self.nic.has(Feature::CopiedWrites),
+            commands: self.nic.has(Feature::Commands),
+            keys: self.nic.has(Feature::Keys),
         }
     }
 
     /// How a PE's host looks at its memory.
     pub fn polling(&self, pe: Pe) -> Polling {
         self.nic.polling(Node(pe.0))
+    }
+
+    /// When the look of a PE reads memory that first sees a change made at `changed`. The PE has
+    /// waited since `from`; `op` is its last call.
+    pub(crate) fn reads(&mut self, op: Op, from: Ps, changed: Ps) -> Ps {
+        let polling = self.polling(op.pe);
+        match self.nic.sleep() {
+            None => polling.reads(from, changed),
+            Some(sleep) => self.parts.sleep(op, sleep, from, changed) + polling.sample,
+        }
     }
 
     /// Whether all that a PE has written is visible.
@@ -135,6 +147,7 @@ impl World {
             }
             HostOp::Group(_) => !nic.has(Feature::Groups) && !nic.has(Feature::CopiedWrites),
             HostOp::Prepare { .. } => !nic.has(Feature::Commands),
+            HostOp::Key { .. } => !nic.has(Feature::Keys),
             // What an agent still has to do must not be overtaken by what the hardware does at
             // once.
             HostOp::Fence => agents.owes(op.pe),

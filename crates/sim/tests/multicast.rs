@@ -2,7 +2,8 @@
 //! repeatable.
 
 use memonet_core::{Delivery, Job, MulticastOptions, Result, Window};
-use memonet_sim::{Done, Machine, Options, run};
+use memonet_sim::{Done, Machine, Options, now, run};
+use std::time::Duration;
 
 fn machine(name: &str) -> Machine {
     Machine::load(name).unwrap()
@@ -346,4 +347,45 @@ fn in_a_process_with_a_way() {
     let multicast = way == "multicast";
     assert!(done.results.iter().all(|&used| used == multicast), "{way}");
     assert_eq!(done.counts.copied > 0, multicast, "{way}: {:?}", done.counts);
+}
+
+/// How long PE 0 takes to bring 64 blocks of 16 KiB to three others: by a channel, and by puts to
+/// one after the other. Both are repaired: the channel by the library, the puts by the NICs.
+fn four_nodes(machine: &Machine) -> [Duration; 2] {
+    const WORDS: usize = 2048;
+    const BLOCKS: usize = 64;
+    let done = run(machine, 4, &Options::default(), |job| {
+        let options = MulticastOptions::new().capacity(1 << 16);
+        let mut channel = job.multicast::<u64>(0, &[1, 2, 3], options).unwrap();
+        assert_eq!(channel.delivery(), Delivery::Datagrams);
+        let (window, block) = (job.window::<u64>(WORDS).unwrap(), vec![7; WORDS]);
+        let mut came = Vec::new();
+        let begin = now();
+        for _ in 0..BLOCKS {
+            match job.pe() {
+                0 => channel.publish(&block).unwrap(),
+                _ => channel.recv(&mut came).unwrap(),
+            }
+        }
+        job.barrier().unwrap();
+        let middle = now();
+        if job.pe() == 0 {
+            (0..BLOCKS).for_each(|_| (1..4).for_each(|pe| window.put(pe, 0, &block).unwrap()));
+        }
+        job.barrier().unwrap();
+        assert!(job.pe() == 0 || window.to_vec() == block);
+        [middle - begin, now() - middle]
+    });
+    done.unwrap().results[0]
+}
+
+/// What one packet in a hundred that each link loses costs: NICs that send again just those hide it,
+/// and the library's repair of datagrams, which is software, does not.
+#[test]
+fn what_loss_costs_with_and_without_multicast() {
+    let [sound, lossy, fair] = ["dimmnet-2", "dimmnet-2/lossy", "dimmnet-2/retransmit"]
+        .map(|name| four_nodes(&machine(name)));
+    assert_eq!(sound[1], lossy[1], "no puts are lost");
+    assert!(fair[1] > sound[1] && fair[1] < sound[1] * 11 / 10, "{sound:?} {fair:?}");
+    assert!(fair[0] > sound[0] * 2 && fair[0] < lossy[0] * 11 / 10, "{sound:?} {lossy:?} {fair:?}");
 }

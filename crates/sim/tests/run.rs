@@ -255,6 +255,25 @@ fn blocks_signals_gets_and_atomics() {
     .unwrap();
 }
 
+/// A receiver that blocks sees a word later than one that spins, by an interrupt and a context
+/// switch. Blocking itself costs it nothing as long as the word comes after that.
+#[test]
+fn a_blocking_receiver_is_woken_by_an_interrupt() {
+    let took = |name: &str| {
+        let (machine, rounds) = (Machine::load(name).unwrap(), 100);
+        let done = run(&machine, 2, &Options::default(), |job| ping_pong(&job, rounds)).unwrap();
+        done.results[0] / (2 * rounds as u32)
+    };
+    let machine = Machine::load("sr2201/interrupts").unwrap();
+    let time = |name| machine.section("host").time(name).unwrap().to_duration();
+    let (wakes, look) = (time("interrupt") + time("context_switch"), time("look"));
+    let [spins, sleeps] = ["sr2201/system-call", "sr2201/interrupts"].map(took);
+    assert!(spins + wakes <= sleeps + look, "{spins:?} {sleeps:?}");
+    assert!(sleeps <= spins + wakes + look, "{spins:?} {sleeps:?}");
+    let direct = took("sr2201") + time("system_call") - time("direct_start");
+    assert!(direct.abs_diff(spins) <= look, "{direct:?} {spins:?}");
+}
+
 /// A PE that makes a change in its own memory tells nobody; who asks it again and again finds out.
 #[test]
 fn looks_that_ask_others_are_repeated() {

@@ -189,8 +189,9 @@ pub trait Fabric: Send + Sync {
 
     /// Prepares a put of `len` bytes from `src` on, followed by `signal` if there is one, to be
     /// started many times. It reads and writes nothing before the first start. By default each
-    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi), is
-    /// complete when all puts are, and has its [command kept](Self::keep_command).
+    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi), and has
+    /// its [command kept](Self::keep_command). It is complete when its command is, or, where the
+    /// hardware does not say, when all puts are.
     ///
     /// # Errors
     /// When the fabric cannot prepare it; then there is no transfer.
@@ -221,6 +222,34 @@ pub trait Fabric: Send + Sync {
     /// Errors of the network.
     fn drop_command(&self, _to: FarAddress, _len: usize, _signal: Option<Signal>) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether the last put of a [kept](Self::keep_command) command is visible at its target, its
+    /// signal too. Nothing where the hardware does not tell such puts from others.
+    ///
+    /// # Errors
+    /// The error of the put.
+    fn command_is_complete(
+        &self,
+        _to: FarAddress,
+        _len: usize,
+        _signal: Option<Signal>,
+    ) -> Result<Option<bool>> {
+        Ok(None)
+    }
+
+    /// Returns when [`command_is_complete`](Self::command_is_complete) would say so; false, at
+    /// once, where that says nothing.
+    ///
+    /// # Errors
+    /// As for that.
+    fn complete_command(
+        &self,
+        _to: FarAddress,
+        _len: usize,
+        _signal: Option<Signal>,
+    ) -> Result<bool> {
+        Ok(false)
     }
 
     /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes, and returns its old value.
@@ -340,6 +369,28 @@ pub trait Fabric: Send + Sync {
     /// Withdraws a part given to [`open_part`](Self::open_part): when it returns, nothing touches
     /// the part any more, and later operations on it are refused.
     fn close_part(&self, _region: u32) {}
+
+    /// This PE's own part of the restricted window in `region` has a new key: hardware that compares
+    /// keys refuses writes to the part that carry another. Earlier keys stay valid beside it unless
+    /// it is `alone`. Called before any PE carries the key.
+    ///
+    /// A key is no secret: the library has checked an operation before it gets here. The hardware
+    /// protects memory from what has not gone through the library, or is late.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn admit_key(&self, _region: u32, _key: u64, _alone: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes of this PE to `pe`'s part of the restricted window in `region` carry this key from
+    /// now on.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn carry_key(&self, _pe: u32, _region: u32, _key: u64) -> Result<()> {
+        Ok(())
+    }
 
     /// Announces that PE `pe` is gone, and its memory with it: it died, or it left the job and no
     /// PE needs it any more. A PE that has finalised, but still waits for the others, is not gone.
@@ -501,11 +552,17 @@ impl Prepared for Repeated {
     }
 
     fn is_complete(&mut self, fabric: &dyn Fabric) -> Result<bool> {
-        fabric.is_quiet()
+        match fabric.command_is_complete(self.to, self.len, self.signal)? {
+            Some(complete) => Ok(complete),
+            None => fabric.is_quiet(),
+        }
     }
 
     fn wait(&mut self, fabric: &dyn Fabric) -> Result<()> {
-        fabric.quiet()
+        match fabric.complete_command(self.to, self.len, self.signal)? {
+            true => Ok(()),
+            false => fabric.quiet(),
+        }
     }
 
     fn release(&mut self, fabric: &dyn Fabric) -> Result<()> {

@@ -37,8 +37,8 @@ pub enum Ask {
         /// Visible only after the block.
         signal: Option<Signal>,
     },
-    /// [`Fabric::keep_command`](crate::endpoint::fabric::Fabric::keep_command), or
-    /// [`Fabric::drop_command`](crate::endpoint::fabric::Fabric::drop_command).
+    /// About the command of a [`Put`](Self::Put) without `reuse` that the program makes again and
+    /// again.
     Command {
         /// Where.
         to: FarAddress,
@@ -46,8 +46,19 @@ pub enum Ask {
         len: u32,
         /// Visible only after the block.
         signal: Option<Signal>,
-        /// Whether the command is kept from now on.
-        kept: bool,
+        /// What.
+        step: CommandStep,
+    },
+    /// About the key of a part of a restricted window.
+    Key {
+        /// The PE whose part it is.
+        pe: u32,
+        /// Its region.
+        region: u32,
+        /// The key.
+        key: u64,
+        /// What.
+        step: KeyStep,
     },
     /// Gets a block, which is the answer.
     Get {
@@ -206,6 +217,32 @@ pub enum Ask {
     },
 }
 
+/// What is asked about a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandStep {
+    /// [`Fabric::keep_command`](crate::endpoint::fabric::Fabric::keep_command).
+    Keep,
+    /// [`Fabric::drop_command`](crate::endpoint::fabric::Fabric::drop_command).
+    Drop,
+    /// [`Fabric::command_is_complete`](crate::endpoint::fabric::Fabric::command_is_complete): the
+    /// answer is 1 or 0.
+    Test,
+    /// [`Fabric::complete_command`](crate::endpoint::fabric::Fabric::complete_command): answered
+    /// when the command is complete.
+    Complete,
+}
+
+/// What is asked about a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyStep {
+    /// [`Fabric::carry_key`](crate::endpoint::fabric::Fabric::carry_key).
+    Carry,
+    /// [`Fabric::admit_key`](crate::endpoint::fabric::Fabric::admit_key), beside earlier keys.
+    Admit,
+    /// The same, alone.
+    AdmitAlone,
+}
+
 /// An atomic operation on a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomic {
@@ -269,12 +306,16 @@ mod kind {
     pub(super) const WRITE_ALL: u8 = 26;
     pub(super) const MARK: u8 = 27;
     pub(super) const AWAIT: u8 = 28;
+    pub(super) const KEY: u8 = 29;
 }
 
 const OPERATIONS: [AtomicOp; 5] =
     [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
 const COMPARE_SWAP: u8 = OPERATIONS.len() as u8;
-/// Of a put: the source may change. Of a command: it is kept.
+const COMMAND_STEPS: [CommandStep; 4] =
+    [CommandStep::Keep, CommandStep::Drop, CommandStep::Test, CommandStep::Complete];
+const KEY_STEPS: [KeyStep; 3] = [KeyStep::Carry, KeyStep::Admit, KeyStep::AdmitAlone];
+/// Of a put: the source may change.
 const REUSE: u8 = 1;
 const SIGNAL_SET: u8 = 2;
 const SIGNAL_ADD: u8 = 4;
@@ -343,17 +384,16 @@ fn timed(front: u64, time: Duration) -> [u64; WORDS] {
     [front, nanos(time), 0, 0, 0, 0, 0, 0]
 }
 
-/// The words of a put, or of a command for one.
+/// The words of a put, or of a question about a command for one. `what` and `flags` are those of
+/// the front.
 fn put_words(
-    kind: u8,
+    [kind, what, flags]: [u8; 3],
     to: FarAddress,
     len: u32,
-    reuse: bool,
     signal: Option<Signal>,
 ) -> [u64; WORDS] {
-    let reuse = if reuse { REUSE } else { 0 };
     let Some(Signal { at, op, value }) = signal else {
-        return words(front(kind, 0, 0, reuse), to, [len.into()]);
+        return words(front(kind, 0, what, flags), to, [len.into()]);
     };
     let signal = match op {
         SignalOp::Set => SIGNAL_SET,
@@ -361,7 +401,23 @@ fn put_words(
     };
     let [signal_pe, signal_offset] = place(at);
     let rest = [len.into(), signal_pe, signal_offset, value];
-    words(front(kind, 0, 0, reuse | signal), to, rest)
+    words(front(kind, 0, what, flags | signal), to, rest)
+}
+
+/// The signal in the words of a put.
+fn signal_of(words: [u64; WORDS], flags: u8) -> Option<Option<Signal>> {
+    let op = match flags {
+        0 => return Some(None),
+        SIGNAL_SET => SignalOp::Set,
+        SIGNAL_ADD => SignalOp::Add,
+        _ => return None,
+    };
+    Some(Some(Signal { at: place_of([words[4], words[5]]), op, value: words[6] }))
+}
+
+/// The place of a value in the list of its kind.
+fn number_in<T: PartialEq>(list: &[T], value: &T) -> u8 {
+    list.iter().position(|other| other == value).expect("all are in the list") as u8
 }
 
 fn atomic_words(at: FarAddress, size: u8, what: Atomic) -> [u64; WORDS] {
@@ -435,9 +491,15 @@ impl Ask {
         match self {
             Ask::Begin => alone(kind::BEGIN),
             Ask::Store { to, size, bits } => words(front(kind::STORE, size, 0, 0), to, [bits]),
-            Ask::Put { to, len, reuse, signal } => put_words(kind::PUT, to, len, reuse, signal),
-            Ask::Command { to, len, signal, kept } => {
-                put_words(kind::COMMAND, to, len, kept, signal)
+            Ask::Put { to, len, reuse, signal } => {
+                put_words([kind::PUT, 0, if reuse { REUSE } else { 0 }], to, len, signal)
+            }
+            Ask::Command { to, len, signal, step } => {
+                put_words([kind::COMMAND, number_in(&COMMAND_STEPS, &step), 0], to, len, signal)
+            }
+            Ask::Key { pe, region, key, step } => {
+                let front = front(kind::KEY, 0, number_in(&KEY_STEPS, &step), 0);
+                words(front, of_region(pe, region), [key])
             }
             Ask::Get { from, len } => words(plain(kind::GET), from, [len.into()]),
             Ask::Atomic { at, size, what } => atomic_words(at, size, what),
@@ -494,21 +556,24 @@ impl Ask {
         Some(match kind {
             kind::BEGIN => Ask::Begin,
             kind::STORE => Ask::Store { to: at, size, bits: words[3] },
-            put @ (kind::PUT | kind::COMMAND) => {
-                let op = match flags & !REUSE {
-                    0 => None,
-                    SIGNAL_SET => Some(SignalOp::Set),
-                    SIGNAL_ADD => Some(SignalOp::Add),
-                    _ => return None,
-                };
-                let signal =
-                    |op| Signal { at: place_of([words[4], words[5]]), op, value: words[6] };
-                let (len, marked, signal) = (len()?, flags & REUSE != 0, op.map(signal));
-                match put {
-                    kind::PUT => Ask::Put { to: at, len, reuse: marked, signal },
-                    _ => Ask::Command { to: at, len, signal, kept: marked },
-                }
-            }
+            kind::PUT => Ask::Put {
+                to: at,
+                len: len()?,
+                reuse: flags & REUSE != 0,
+                signal: signal_of(words, flags & !REUSE)?,
+            },
+            kind::COMMAND => Ask::Command {
+                to: at,
+                len: len()?,
+                signal: signal_of(words, flags)?,
+                step: *COMMAND_STEPS.get(usize::from(what))?,
+            },
+            kind::KEY => Ask::Key {
+                pe: at.pe,
+                region: at.region,
+                key: words[3],
+                step: *KEY_STEPS.get(usize::from(what))?,
+            },
             kind::GET => Ask::Get { from: at, len: len()? },
             kind::ATOMIC => {
                 let what = match OPERATIONS.get(usize::from(what)) {
@@ -601,8 +666,13 @@ mod tests {
             Ask::Put { to: at, len: u32::MAX, reuse: true, signal: None },
             Ask::Put { to: at, len: 0, reuse: false, signal: signal(SignalOp::Set) },
             Ask::Put { to: at, len: 5, reuse: true, signal: signal(SignalOp::Add) },
-            Ask::Command { to: at, len: 9, signal: None, kept: true },
-            Ask::Command { to: at, len: 9, signal: signal(SignalOp::Set), kept: false },
+            Ask::Command { to: at, len: 9, signal: None, step: CommandStep::Keep },
+            Ask::Command { to: at, len: 9, signal: signal(SignalOp::Set), step: CommandStep::Drop },
+            Ask::Command { to: at, len: 0, signal: None, step: CommandStep::Test },
+            Ask::Command { to: at, len: 1, signal: None, step: CommandStep::Complete },
+            Ask::Key { pe: 3, region: 2, key: u64::MAX, step: KeyStep::Carry },
+            Ask::Key { pe: 3, region: 2, key: 0, step: KeyStep::Admit },
+            Ask::Key { pe: 3, region: 2, key: 1, step: KeyStep::AdmitAlone },
             Ask::Get { from: at, len: 77 },
             Ask::Atomic { at, size: 8, what: Atomic::Op(AtomicOp::Xor, 5) },
             Ask::Atomic { at, size: 2, what: Atomic::CompareSwap { expected: 1, new: 2 } },

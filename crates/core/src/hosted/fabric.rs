@@ -1,6 +1,6 @@
 //! The machine as the fabric of a hosted PE, over any [`Port`].
 
-use super::ask::{Ask, Atomic};
+use super::ask::{Ask, Atomic, CommandStep, KeyStep};
 use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::base::shm::AtomicOp;
@@ -109,17 +109,23 @@ pub struct Offers {
     pub datagrams: bool,
     /// Writes that the network copies.
     pub copies: bool,
+    /// Commands that the hardware keeps, and tells apart.
+    pub commands: bool,
+    /// Keys that the hardware compares before it writes.
+    pub keys: bool,
 }
 
 impl Offers {
     /// As a number, which [`from_bits`](Self::from_bits) reads.
     pub fn to_bits(self) -> u64 {
-        u64::from(self.groups) | u64::from(self.datagrams) << 1 | u64::from(self.copies) << 2
+        let all = [self.groups, self.datagrams, self.copies, self.commands, self.keys];
+        all.into_iter().zip(0..).fold(0, |bits, (has, place)| bits | u64::from(has) << place)
     }
 
     /// From a number.
     pub fn from_bits(bits: u64) -> Self {
-        Offers { groups: bits & 1 != 0, datagrams: bits & 2 != 0, copies: bits & 4 != 0 }
+        let has = |place: u32| bits >> place & 1 != 0;
+        Offers { groups: has(0), datagrams: has(1), copies: has(2), commands: has(3), keys: has(4) }
     }
 }
 
@@ -160,16 +166,24 @@ impl<P: Port> HostedFabric<P> {
         Ok((came as usize).checked_sub(1))
     }
 
-    /// Has the machine keep a command, or drop it. What is sent in parts has none.
+    /// Asks about a command; nothing where the hardware has none for such a put. What is sent in
+    /// parts has none.
     fn ask_command(
         &self,
         to: FarAddress,
         len: usize,
         signal: Option<Signal>,
-        kept: bool,
-    ) -> Result<()> {
-        match len <= MOST_BYTES {
-            true => self.ask(Ask::Command { to, len: len as u32, signal, kept }).map(drop),
+        step: CommandStep,
+    ) -> Result<Option<u64>> {
+        match self.offers.commands && len <= MOST_BYTES {
+            true => self.ask(Ask::Command { to, len: len as u32, signal, step }).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn ask_key(&self, pe: u32, region: u32, key: u64, step: KeyStep) -> Result<()> {
+        match self.offers.keys {
+            true => self.ask(Ask::Key { pe, region, key, step }).map(drop),
             false => Ok(()),
         }
     }
@@ -273,11 +287,40 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 
     fn keep_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<()> {
-        self.ask_command(to, len, signal, true)
+        self.ask_command(to, len, signal, CommandStep::Keep).map(drop)
     }
 
     fn drop_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<()> {
-        self.ask_command(to, len, signal, false)
+        self.ask_command(to, len, signal, CommandStep::Drop).map(drop)
+    }
+
+    fn command_is_complete(
+        &self,
+        to: FarAddress,
+        len: usize,
+        signal: Option<Signal>,
+    ) -> Result<Option<bool>> {
+        // Software at the target applies a signal that adds, and the hardware does not hear of it.
+        match signal {
+            Some(Signal { op: SignalOp::Add, .. }) => Ok(None),
+            _ => Ok(self.ask_command(to, len, signal, CommandStep::Test)?.map(|done| done != 0)),
+        }
+    }
+
+    fn complete_command(&self, to: FarAddress, len: usize, signal: Option<Signal>) -> Result<bool> {
+        match signal {
+            Some(Signal { op: SignalOp::Add, .. }) => Ok(false),
+            _ => Ok(self.ask_command(to, len, signal, CommandStep::Complete)?.is_some()),
+        }
+    }
+
+    fn admit_key(&self, region: u32, key: u64, alone: bool) -> Result<()> {
+        let step = if alone { KeyStep::AdmitAlone } else { KeyStep::Admit };
+        self.ask_key(self.port.pe(), region, key, step)
+    }
+
+    fn carry_key(&self, pe: u32, region: u32, key: u64) -> Result<()> {
+        self.ask_key(pe, region, key, KeyStep::Carry)
     }
 
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {

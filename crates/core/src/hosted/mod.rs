@@ -26,7 +26,7 @@ pub(crate) mod turn;
 pub use crate::base::settings::ENV_MACHINE_FD as ENV_FD;
 pub use crate::endpoint::errand::Test;
 pub use crate::endpoint::fabric::Signal;
-pub use ask::{Ask, Atomic};
+pub use ask::{Ask, Atomic, CommandStep, KeyStep};
 pub use attached::join;
 pub use fabric::{HostedFabric, MOST_BYTES, Offers, Port, refused};
 pub use passage::{Asked, Passages};

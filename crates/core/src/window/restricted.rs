@@ -12,6 +12,10 @@
 //! read, is seen by the home, which waits. Otherwise it read the new epoch, counts down again and
 //! reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its
 //! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
+//!
+//! *Hardware that compares keys* has one of each grant, made of its number and its epoch. The home's
+//! hardware admits the key of a new epoch from [`Window::revoke`] on, and keys of earlier ones until
+//! [`Window::revoke_wait`] has returned: so nobody is refused who holds what is still valid.
 
 use crate::base::access::Access;
 use crate::base::error::{Call, Error, Result};
@@ -155,6 +159,17 @@ fn grant_word(pe: &Pe, home: usize, key: usize, field: usize) -> Result<u64> {
 /// Address of this PE's own grant's word.
 fn own_grant(pe: &Pe, key: usize, field: usize) -> *mut u64 {
     pe.local(grant_field(key, field)).cast()
+}
+
+/// A word of this PE's own grant.
+fn own_grant_word(pe: &Pe, key: usize, field: usize) -> u64 {
+    // SAFETY: an aligned word of this PE's segment.
+    unsafe { shm::load(own_grant(pe, key, field)) }
+}
+
+/// The key of a grant for hardware that compares keys. An epoch more gives another key.
+fn hardware_key(nonce: u64, epoch: u64) -> u64 {
+    nonce.wrapping_add(epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 impl Hold {
@@ -316,7 +331,26 @@ impl Restricted {
         }
         let restricted = Restricted { key, parts: parts.into(), pe: pe.clone() };
         restricted.tell_fabric(&rights.given)?;
+        restricted.admit(true)?;
         Ok(restricted)
+    }
+
+    /// Has the hardware admit writes to this PE's part that carry the key of the grant in force,
+    /// beside earlier keys or alone.
+    fn admit(&self, alone: bool) -> Result<()> {
+        let Some(fabric) = self.pe.far_fabric() else { return Ok(()) };
+        let word = |field| own_grant_word(&self.pe, self.key, field);
+        let key = hardware_key(word(offset_of!(Grant, nonce)), word(offset_of!(Grant, epoch)));
+        fabric.admit_key(self.region(), key, alone)
+    }
+
+    /// Has the hardware's writes to a home's part carry the key of a grant, if this PE may write.
+    fn carry(&self, home: usize, nonce: u64, epoch: u64) -> Result<()> {
+        let Some(fabric) = self.pe.far_fabric() else { return Ok(()) };
+        match self.reaches(home) && self.parts[home].access.allows(Access::Write) {
+            true => fabric.carry_key(home as u32, self.region(), hardware_key(nonce, epoch)),
+            false => Ok(()),
+        }
     }
 
     fn region(&self) -> u32 {
@@ -360,7 +394,8 @@ impl Restricted {
             part.epoch = grant_word(pe, home, self.key, offset_of!(Grant, epoch))?;
             part.nonce = grant_word(pe, home, self.key, offset_of!(Grant, nonce))?;
         }
-        Ok(())
+        let carry = |(home, part): (usize, &HomePart)| self.carry(home, part.nonce, part.epoch);
+        self.parts.iter().enumerate().try_for_each(carry)
     }
 
     /// Address of this PE's own part.
@@ -495,8 +530,7 @@ impl<T: Plain> Window<T> {
     pub fn key(&self) -> Result<Key> {
         Call::here("Window::key", self.inner.pe.me(), Some(self.inner.made)).of(|| {
             let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
-            // SAFETY: aligned words of this PE's own grant.
-            let word = |field| unsafe { shm::load(own_grant(pe, restricted.key, field)) };
+            let word = |field| own_grant_word(pe, restricted.key, field);
             Ok(Key {
                 job: pe.control().job_id(),
                 nonce: word(offset_of!(Grant, nonce)),
@@ -530,7 +564,7 @@ impl<T: Plain> Window<T> {
                 )
             };
             shm::full_fence();
-            Ok(())
+            restricted.admit(false)
         })
     }
 
@@ -561,7 +595,8 @@ impl<T: Plain> Window<T> {
                 }
             };
             let all_done = || {
-                let all = (0..pe.npes()).try_fold(true, |all, holder| Ok(all & done(holder)?));
+                let all: Result<bool> =
+                    (0..pe.npes()).try_fold(true, |all, holder| Ok(all & done(holder)?));
                 match all {
                     Ok(false) => None,
                     Ok(true) => Some(Ok(())),
@@ -571,7 +606,8 @@ impl<T: Plain> Window<T> {
             // Depends on nobody's life: the dead are passed over.
             let limit = Limit::from(timeout);
             let terms = Terms::new(Awaiting::WordOf(&[], None), limit.patience());
-            wait::until(pe, terms, all_done)?
+            wait::until(pe, terms, all_done)??;
+            restricted.admit(true)
         })
     }
 }
@@ -603,6 +639,7 @@ impl Job {
                 let granted = restricted.parts[home].access;
                 return Err(Error::AccessDenied { pe: home, wanted: "any", granted, call: None });
             }
+            restricted.carry(home, key.nonce, epoch)?;
             Ok(Window::view(inner, Some((home, epoch))))
         })
     }

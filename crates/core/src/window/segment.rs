@@ -658,6 +658,14 @@ impl Spot<'_> {
         }
     }
 
+    /// The signal of a command whose put goes to a far PE.
+    fn far_signal(signal: Option<(&Spot<'_>, SignalOp, u64)>) -> Option<Signal> {
+        signal.and_then(|(word, op, value)| match word.route.unrecorded() {
+            Route::Far(at) => Some(Signal { at, op, value }),
+            Route::Near(_) => None,
+        })
+    }
+
     /// Has the fabric keep a command for a [`put_nbi`](Self::put_nbi) or
     /// [`put_signal_nbi`](Self::put_signal_nbi) that is made again and again, or drop it.
     ///
@@ -669,15 +677,34 @@ impl Spot<'_> {
         kept: bool,
     ) -> Result<()> {
         let Route::Far(to) = self.route.unrecorded() else { return Ok(()) };
-        let signal = signal.and_then(|(word, op, value)| match word.route.unrecorded() {
-            Route::Far(at) => Some(Signal { at, op, value }),
-            Route::Near(_) => None,
-        });
-        let fabric = self.owner.fabric();
+        let (fabric, signal) = (self.owner.fabric(), Self::far_signal(signal));
         match kept {
             true => fabric.keep_command(to, self.bytes, signal),
             false => fabric.drop_command(to, self.bytes, signal),
         }
+    }
+
+    /// Whether the last put of the kept command is visible; nothing where the fabric tells that of
+    /// all puts alone.
+    ///
+    /// # Errors
+    /// The error of the put.
+    pub fn command_is_complete(
+        &self,
+        signal: Option<(&Spot<'_>, SignalOp, u64)>,
+    ) -> Result<Option<bool>> {
+        let Route::Far(to) = self.route.unrecorded() else { return Ok(None) };
+        self.owner.fabric().command_is_complete(to, self.bytes, Self::far_signal(signal))
+    }
+
+    /// Completes the last put of the kept command alone; false where the fabric completes all puts
+    /// together.
+    ///
+    /// # Errors
+    /// As for [`command_is_complete`](Self::command_is_complete).
+    pub fn complete_command(&self, signal: Option<(&Spot<'_>, SignalOp, u64)>) -> Result<bool> {
+        let Route::Far(to) = self.route.unrecorded() else { return Ok(false) };
+        self.owner.fabric().complete_command(to, self.bytes, Self::far_signal(signal))
     }
 
     /// [`put_signal`](Self::put_signal) of a source that stays as it is until the next quiet.

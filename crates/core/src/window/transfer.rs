@@ -200,8 +200,11 @@ impl Transfer {
             {
                 let pe = &self.window.pe;
                 pe.progress();
-                self.under_way = !prepared.is_complete(pe.fabric())?;
+                let complete = prepared.is_complete(pe.fabric());
+                // A copy that has failed is over, too.
+                self.under_way = matches!(complete, Ok(false));
                 polling::has_looked(pe, !self.under_way);
+                complete?;
             }
             Ok(!self.under_way)
         })

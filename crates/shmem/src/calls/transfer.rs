@@ -19,10 +19,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// Has the fabric keep the command, or drop it.
-    fn keep_command(&self, kept: bool) -> memonet_core::Result<()> {
-        let signal = self.signal.as_ref().map(|(word, op, value)| (word, *op, *value));
-        self.to.keep_command(signal, kept)
+    fn signal(&self) -> Option<(&Spot<'static>, SignalOp, u64)> {
+        self.signal.as_ref().map(|(word, op, value)| (word, *op, *value))
     }
 }
 
@@ -40,7 +38,7 @@ fn made(call: &'static str, transfer: Transfer) -> &'static Made {
 }
 
 fn keep(call: &'static str, made: Made) -> Transfer {
-    or_die(call, made.keep_command(true));
+    or_die(call, made.to.keep_command(made.signal(), true));
     ALL.insert(made).map_or_else(|| die(call, "there are too many transfers; free some"), Transfer)
 }
 
@@ -93,21 +91,27 @@ pub unsafe fn start(call: &'static str, transfer: Transfer) {
 
 pub unsafe fn test(call: &'static str, transfer: Transfer) -> c_int {
     let state = state(call);
-    made(call, transfer);
-    c_int::from(or_die(call, state.job.is_quiet()))
+    let made = made(call, transfer);
+    let complete = match or_die(call, made.to.command_is_complete(made.signal())) {
+        Some(complete) => complete,
+        None => or_die(call, state.job.is_quiet()),
+    };
+    c_int::from(complete)
 }
 
 pub unsafe fn wait(call: &'static str, transfer: Transfer) {
     let state = state(call);
-    made(call, transfer);
-    or_die(call, state.job.quiet());
+    let made = made(call, transfer);
+    if !or_die(call, made.to.complete_command(made.signal())) {
+        or_die(call, state.job.quiet());
+    }
 }
 
 pub unsafe fn free(call: &'static str, transfer: Transfer) {
     let state = state(call);
     let made = made(call, transfer);
     or_die(call, state.job.quiet());
-    or_die(call, made.keep_command(false));
+    or_die(call, made.to.keep_command(made.signal(), false));
     // SAFETY: programs do not free transfers that they use.
     unsafe { ALL.remove(transfer.0) };
 }

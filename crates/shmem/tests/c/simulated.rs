@@ -78,6 +78,22 @@ fn a_ping_pong_takes_the_time_that_was_published() {
     assert!((1600.0..2200.0).contains(&(nanos / 20.0)), "{took} ns");
 }
 
+/// The command words of SR2201 from C: what each way to start them takes, and a refusal.
+#[test]
+fn command_words_take_what_was_published() {
+    let folder = folder();
+    let program =
+        compiled(folder.path(), "oshcc", "../../../../examples/command_words.c").remove(0);
+    for (machine, published) in [("sr2201", 3.45), ("sr2201/system-call", 21.50)] {
+        let lines = sorted(2, &["--machine", machine], &program, &[]);
+        let [took, refused] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(refused, "refused");
+        let took = took.strip_prefix("one way of 8 bytes: ").and_then(|it| it.strip_suffix(" us"));
+        let took: f64 = took.expect("its time").parse().unwrap();
+        assert!((took / published - 1.0).abs() < 0.05, "{machine}: {took}, published {published}");
+    }
+}
+
 #[test]
 fn waits_of_cxx_end_by_the_machines_time() {
     let folder = folder();

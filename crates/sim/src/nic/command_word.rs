@@ -8,14 +8,19 @@
 //! ```
 //!
 //! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call,
-//!   and a user's store into one ([`stray_store`]) is a fault. The start register takes only
-//!   addresses of words.
+//!   and a user's store into one ([`user_store`]) is a fault. The start register takes only
+//!   addresses of words, and only from privileged mode: a user's store to it is a fault, too.
+//! * A start gets into privileged mode by a mode switch without a trap (`host.direct_start`) or by a
+//!   system call. `host.start` says which of them the library takes.
 //! * A receive area carries an access key ([`allow`]). The receiving hardware compares it with the
 //!   word's key, packet by packet. A packet with another key is refused: memory is left as it was,
-//!   and the word's status says so. Memory without a receive area has its region's key, which
-//!   belongs to the job; the library's words carry that key.
-//! * There are no interrupts. The sender spins on the word's status ([`test()`]), and the receiver
-//!   on a flag that is written after the data.
+//!   and the word's status says so. Memory without a receive area has its region's keys, which the
+//!   library's words carry: those of a part of a restricted window are made from its grant, and a
+//!   segment's belongs to the job (`keys`).
+//! * The sender spins on the word's status ([`test()`]), and the receiver on a flag that is written
+//!   after the data. With `host.interrupt` the machine is one that the API was made to be compared
+//!   with: a process that waits blocks in the kernel, the NIC interrupts when it has written, and
+//!   the process is switched to. While no process of the node waits, there are no interrupts.
 //! * The receiving NIC answers each transfer when it is written. A sender's `quiet` waits for these
 //!   answers.
 //!
@@ -29,17 +34,20 @@
 //! atomics.
 
 mod interface;
+mod keys;
 
 pub use interface::{
-    CommandWord, DONE, REFUSED, RUNNING, Start, allow, build, start, stray_store, test,
+    CommandWord, DONE, REFUSED, RUNNING, START_REGISTER, Start, allow, build, start, test,
+    user_store,
 };
 
 use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
-use crate::host::{Answer, Command, HostOp, Op, Polling, Signal};
-use crate::machine::{Machine, MachineError, Rate};
+use crate::host::{Answer, Command, CommandStep, HostOp, Op, Polling, Signal, Sleep};
+use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
-use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD_BYTES, command_word};
+use interface::{ALLOW, BUILD, KERNEL, START, TEST, USER_STORE, WORD_BYTES, command_word};
+use keys::{Area, Keys};
 use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
 use std::collections::BTreeMap;
@@ -50,6 +58,10 @@ struct Parameters {
     software: Ps,
     system_call: Ps,
     direct_start: Ps,
+    /// How the library starts its words.
+    start: Start,
+    /// What a process loses that waits, unless it spins.
+    sleep: Option<Sleep>,
     copy: Rate,
     command_words: usize,
     command_fetch: Ps,
@@ -78,14 +90,6 @@ struct Placed {
     kept: u32,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Area {
-    region: u32,
-    start: u64,
-    end: u64,
-    key: u32,
-}
-
 /// A transfer that has been started and waits for the NIC.
 #[derive(Debug)]
 struct Started {
@@ -93,6 +97,14 @@ struct Started {
     place: usize,
     /// The data and the value of the flag; nothing for a program's word, which names its source.
     given: Option<(Payload, Option<u64>)>,
+}
+
+/// A call that has waited since `from` for the transfers of these words.
+#[derive(Debug, Clone)]
+struct Completion {
+    op: Op,
+    from: Ps,
+    places: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -105,13 +117,22 @@ struct NicOf {
     known: BTreeMap<Transfer, usize>,
     /// The place from which on the next word of the library's to replace is sought.
     oldest: usize,
-    areas: Vec<Area>,
+    keys: Keys,
     /// Number of the library's transfers that have not been answered.
     unanswered: u64,
-    /// Calls that wait until all of those are answered.
-    quiets: Vec<Op>,
+    /// Calls that wait until all of those are answered, and since when.
+    quiets: Vec<(Op, Ps)>,
+    /// Calls that wait until the transfers of some words are answered.
+    completions: Vec<Completion>,
     /// A refusal since the last such call returned.
     refused: Option<String>,
+}
+
+/// The mode of the CPU when it writes a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    User,
+    Privileged,
 }
 
 /// The NICs of a machine.
@@ -160,6 +181,8 @@ impl CommandWordDma {
             software: host.time("software")?,
             system_call: host.time("system_call")?,
             direct_start: host.time("direct_start")?,
+            start: start_of(&host)?,
+            sleep: sleep_of(&host)?,
             copy: host.rate("copy")?,
             command_words: words as usize,
             command_fetch: nic.time("command_fetch")?,
@@ -180,6 +203,27 @@ impl CommandWordDma {
 
     fn polled(&self) -> Polling {
         Polling { interval: self.is.look, sample: self.is.look }
+    }
+
+    /// When a host that has waited since `from` has seen what its NIC wrote at `changed`.
+    fn seen(&self, cx: &mut Cx<'_>, op: Op, from: Ps, changed: Ps) -> Ps {
+        let (looks, seen) = match self.is.sleep {
+            None => (changed, self.polled().seen(Ps::ZERO, changed)),
+            Some(sleep) => {
+                let awake = cx.sleep(op, sleep, from, changed);
+                (awake, awake + self.is.look)
+            }
+        };
+        cx.host_stage("look", op, (looks, seen));
+        seen
+    }
+
+    /// The part of a call that starts a command word.
+    fn starting(&self, how: Start) -> (&'static str, Ps) {
+        match how {
+            Start::Direct => ("direct_start", self.is.direct_start),
+            Start::SystemCall => ("system_call", self.is.system_call),
+        }
     }
 
     /// Has the CPU do these parts of a call. Returns when they are done.
@@ -229,7 +273,13 @@ impl CommandWordDma {
         // This stands for the library's send buffer, or the source. The NIC gets the data with the
         // start.
         let from = FarAddress { pe: node.0, ..to };
-        let word = CommandWord { from, to, len, key: job_key(pe, region), flag };
+        let word = CommandWord {
+            from,
+            to,
+            len,
+            key: self.nics[node.index()].keys.carried(pe, region),
+            flag,
+        };
         let placed =
             Placed { word, unanswered: 0, refused: false, used_for: Some(wanted), kept: 0 };
         let place = self
@@ -260,7 +310,7 @@ impl CommandWordDma {
             cx,
             node,
             op,
-            &[("copy", copy), ("software", is.software), ("direct_start", is.direct_start)],
+            &[("copy", copy), ("software", is.software), self.starting(is.start)],
         );
         let nic = &mut self.nics[node.index()];
         cx.promise(op, nic.words[place].writes(is.packet));
@@ -293,35 +343,64 @@ impl CommandWordDma {
         returns
     }
 
-    /// Keeps the words of a put in their places, or gives them up. Returns when the call may
-    /// return.
+    /// Answers what is asked about the words of a put.
     fn prepare(
         &mut self,
         cx: &mut Cx<'_>,
         node: Node,
         op: Op,
         (to, len, signal): (FarAddress, u32, Option<Signal>),
-        kept: bool,
-    ) -> Ps {
+        step: CommandStep,
+    ) {
         // The word for a signal that adds is the agent's, and differs from start to start.
         let signal = signal.filter(|signal| signal.op == SignalOp::Set);
-        for wanted in words_of(to, len, signal.map(|signal| signal.at)).into_iter().flatten() {
-            let half = self.is.command_words / 2;
-            let nic = &mut self.nics[node.index()];
-            if kept && nic.words.iter().filter(|word| word.kept > 0).count() >= half {
-                continue;
+        let words = words_of(to, len, signal.map(|signal| signal.at)).into_iter().flatten();
+        match step {
+            CommandStep::Keep | CommandStep::Drop => {
+                words.for_each(|wanted| self.keep(cx, node, op, wanted, step == CommandStep::Keep));
+                let returns = self.nics[node.index()].cpu.free().max(cx.now());
+                cx.finish(returns, op, Answer::default());
             }
-            // Without a place, the first start builds the word, or says that there is none.
-            let place = match kept {
-                true => self.word_for(cx, node, op, wanted).ok(),
-                false => nic.known.get(&wanted).copied(),
-            };
-            if let Some(place) = place {
-                let word = &mut self.nics[node.index()].words[place];
-                word.kept = if kept { word.kept + 1 } else { word.kept.saturating_sub(1) };
+            CommandStep::Test | CommandStep::Complete => {
+                // A word that has made room for another is not under way.
+                let nic = &self.nics[node.index()];
+                let places = words.filter_map(|wanted| nic.known.get(&wanted).copied()).collect();
+                self.complete(cx, node, op, places, step == CommandStep::Complete);
             }
         }
-        self.nics[node.index()].cpu.free().max(cx.now())
+    }
+
+    /// Keeps a word in its place, or gives it up.
+    fn keep(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, wanted: Transfer, kept: bool) {
+        let half = self.is.command_words / 2;
+        let nic = &mut self.nics[node.index()];
+        if kept && nic.words.iter().filter(|word| word.kept > 0).count() >= half {
+            return;
+        }
+        // Without a place, the first start builds the word, or says that there is none.
+        let place = match kept {
+            true => self.word_for(cx, node, op, wanted).ok(),
+            false => nic.known.get(&wanted).copied(),
+        };
+        if let Some(place) = place {
+            let word = &mut self.nics[node.index()].words[place];
+            word.kept = if kept { word.kept + 1 } else { word.kept.saturating_sub(1) };
+        }
+    }
+
+    /// Answers whether the transfers of these words are complete, or waits until they are.
+    fn complete(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, places: Vec<usize>, waits: bool) {
+        let nic = &mut self.nics[node.index()];
+        let under_way = places.iter().any(|&place| nic.words[place].unanswered > 0);
+        if under_way && waits {
+            return nic.completions.push(Completion { op, from: cx.now(), places });
+        }
+        let answer = match nic.refusal_of(&places) {
+            Some(why) if !under_way => Answer::refused(why),
+            _ => Answer::value(u64::from(!under_way)),
+        };
+        let returns = self.cpu(cx, node, op, &[("look", self.is.look)]);
+        cx.finish(returns, op, answer);
     }
 
     /// The host writes the start register at `at`.
@@ -340,11 +419,10 @@ impl CommandWordDma {
             ALLOW => {
                 let area = Area {
                     region: words[0] as u32,
-                    start: words[1],
-                    end: words[1].saturating_add(words[2]),
+                    range: words[1]..words[1].saturating_add(words[2]),
                     key: words[3] as u32,
                 };
-                self.nics[node.index()].areas.push(area);
+                self.nics[node.index()].keys.allow(area);
                 (self.cpu(cx, node, op, &system_call), Answer::default())
             }
             BUILD => {
@@ -369,12 +447,10 @@ impl CommandWordDma {
                 (self.cpu(cx, node, op, &system_call), answer)
             }
             START => {
-                let how = match words[1] {
-                    0 => ("direct_start", is.direct_start),
-                    _ => system_call[0],
-                };
-                let returns = self.cpu(cx, node, op, &[("software", is.software), how]);
-                (returns, self.start(cx, returns, node, op, words[0]))
+                let how = if words[1] == 0 { Start::Direct } else { Start::SystemCall };
+                let parts = [("software", is.software), self.starting(how)];
+                let returns = self.cpu(cx, node, op, &parts);
+                (returns, self.write_register(cx, returns, node, op, words[0], Mode::Privileged))
             }
             TEST => {
                 let answer = match self.own_word(node, words[0]) {
@@ -383,13 +459,18 @@ impl CommandWordDma {
                 };
                 (self.cpu(cx, node, op, &[("look", is.look)]), answer)
             }
-            STRAY_STORE => (
-                cx.now(),
-                Answer::refused(format!(
-                    "a fault: {:#x} is in kernel space, and a user program may not write there",
-                    words[0]
-                )),
-            ),
+            USER_STORE => {
+                let trapped = self.cpu(cx, node, op, &system_call);
+                let answer = match words[0] {
+                    START_REGISTER => {
+                        self.write_register(cx, trapped, node, op, words[1], Mode::User)
+                    }
+                    address => Answer::refused(format!(
+                        "a fault: {address:#x} is in kernel space, and a user program may not write there"
+                    )),
+                };
+                (trapped, answer)
+            }
             code => {
                 (cx.now(), Answer::refused(format!("a command-word NIC has no command {code}")))
             }
@@ -407,6 +488,25 @@ impl CommandWordDma {
             }
             _ => Err(format!(
                 "{address:#x} is not the address of a command word that this program has built"
+            )),
+        }
+    }
+
+    /// The CPU writes the address of a word of the program's to the start register.
+    fn write_register(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        address: u64,
+        mode: Mode,
+    ) -> Answer {
+        match mode {
+            Mode::Privileged => self.start(cx, at, node, op, address),
+            Mode::User => Answer::refused(format!(
+                "a fault: the start register at {START_REGISTER:#x} is written in privileged mode \
+                 only; start the command word instead, which switches the mode"
             )),
         }
     }
@@ -495,16 +595,6 @@ impl CommandWordDma {
         }
     }
 
-    /// Whether this key allows writes to all of a range.
-    fn may_write(&self, node: Node, region: u32, start: u64, len: u64, key: u32) -> bool {
-        let end = start.saturating_add(len);
-        let touching = |area: &&Area| area.region == region && area.start < end && start < area.end;
-        match self.nics[node.index()].areas.iter().rev().find(touching) {
-            Some(area) => area.start <= start && end <= area.end && area.key == key,
-            None => key == job_key(node.0, region),
-        }
-    }
-
     /// A packet has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
@@ -526,8 +616,9 @@ impl CommandWordDma {
         cx.stage(node, "receive", "write", op, (written.0, visible));
         let flag = header[0] & FLAG != 0;
         let to = |offset| FarAddress { pe: node.0, region, offset };
-        let good = self.may_write(node, region, header[2], len, key)
-            && (!flag || self.may_write(node, region, header[3], 8, key))
+        let keys = &self.nics[node.index()].keys;
+        let good = keys.admit(node, region, header[2]..header[2].saturating_add(len), key)
+            && (!flag || keys.admit(node, region, header[3]..header[3].saturating_add(8), key))
             && (header[0] & OWN == 0
                 || cx.read(op, to(header[2]), payload.len()).is_ok()
                     && (!flag || cx.read(op, to(header[3]), 8).is_ok()));
@@ -565,30 +656,33 @@ impl CommandWordDma {
 
     /// The receiver's answer for a transfer of the word at `place` has come.
     fn answered(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, place: usize, what: u64) {
-        let polled = self.polled();
         let nic = &mut self.nics[node.index()];
         let placed = &mut nic.words[place];
         placed.refused |= what & BAD != 0;
         if placed.refused && placed.used_for.is_some() {
-            nic.refused = Some(format!(
-                "PE {} refused a write: its memory there is a receive area with another key",
-                placed.word.to.pe
-            ));
+            nic.refused = Some(placed.refusal());
         }
         if what & LAST == 0 {
             return;
         }
+        let placed = &mut nic.words[place];
         placed.unanswered -= 1;
         if placed.used_for.is_none() {
             return;
         }
         nic.unanswered -= 1;
-        if nic.unanswered == 0 {
-            let seen = polled.seen(Ps::ZERO, at);
-            for quiet in std::mem::take(&mut nic.quiets) {
-                cx.host_stage("look", quiet, (at, seen));
-                self.quiet(cx, seen, node, quiet);
-            }
+        let quiets = if nic.unanswered == 0 { std::mem::take(&mut nic.quiets) } else { Vec::new() };
+        let words = &nic.words;
+        let over = |it: &mut Completion| it.places.iter().all(|&at| words[at].unanswered == 0);
+        let over: Vec<_> = nic.completions.extract_if(.., over).collect();
+        for Completion { op, from, places } in over {
+            let seen = self.seen(cx, op, from, at);
+            let refusal = self.nics[node.index()].refusal_of(&places);
+            cx.finish(seen, op, refusal.map_or(Answer::value(1), Answer::refused));
+        }
+        for (quiet, from) in quiets {
+            let seen = self.seen(cx, quiet, from, at);
+            self.quiet(cx, seen, node, quiet);
         }
     }
 
@@ -602,7 +696,22 @@ impl CommandWordDma {
     }
 }
 
+impl NicOf {
+    /// Why the receiver has refused the last transfer of one of these words, if it has.
+    fn refusal_of(&self, places: &[usize]) -> Option<String> {
+        places.iter().map(|&place| &self.words[place]).find(|it| it.refused).map(Placed::refusal)
+    }
+}
+
 impl Placed {
+    fn refusal(&self) -> String {
+        format!(
+            "the NIC of PE {} refused a write: its memory there has another key. Rights to a \
+             window's part end when they are revoked; attach with a new key",
+            self.word.to.pe
+        )
+    }
+
     /// The answer to a test of the word.
     fn status(&self) -> u64 {
         match (self.unanswered, self.refused) {
@@ -616,6 +725,28 @@ impl Placed {
     fn writes(&self, packet: usize) -> u64 {
         u64::from(self.word.len).div_ceil(packet as u64).max(1)
             + u64::from(self.word.flag.is_some())
+    }
+}
+
+/// How the library starts its words.
+fn start_of(host: &Section<'_>) -> Result<Start, MachineError> {
+    match host.has("start") {
+        true => {
+            host.choice("start", &[("direct", Start::Direct), ("system call", Start::SystemCall)])
+        }
+        false => Ok(Start::Direct),
+    }
+}
+
+/// What waiting costs, where a process that waits blocks.
+fn sleep_of(host: &Section<'_>) -> Result<Option<Sleep>, MachineError> {
+    match host.has("interrupt") {
+        true => Ok(Some(Sleep {
+            block: host.time("system_call")?,
+            interrupt: host.time("interrupt")?,
+            context_switch: host.time("context_switch")?,
+        })),
+        false => Ok(None),
     }
 }
 
@@ -639,22 +770,21 @@ fn without_value(all: &Payload) -> (Payload, u64) {
     (all.part(0, len), all.part(len, FLAG_BYTES).bits())
 }
 
-/// The job's key of a region without receive areas. It differs from PE to PE.
-fn job_key(pe: u32, region: u32) -> u32 {
-    (pe ^ region.rotate_left(16)).wrapping_mul(0x9E37_79B1) ^ 0x5201
-}
-
 impl Nic for CommandWordDma {
     fn kind(&self) -> &'static str {
         "command-word"
     }
 
     fn has(&self, feature: Feature) -> bool {
-        feature == Feature::Commands
+        matches!(feature, Feature::Commands | Feature::Keys)
     }
 
     fn polling(&self, _node: Node) -> Polling {
         self.polled()
+    }
+
+    fn sleep(&self) -> Option<Sleep> {
+        self.is.sleep
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
@@ -663,8 +793,15 @@ impl Nic for CommandWordDma {
             HostOp::Put { to, data, signal, reuse } => {
                 self.put(cx, node, op, (to, data, signal), reuse)
             }
-            HostOp::Prepare { to, len, signal, kept } => {
-                Ok(self.prepare(cx, node, op, (to, len, signal), kept))
+            HostOp::Prepare { to, len, signal, step } => {
+                return self.prepare(cx, node, op, (to, len, signal), step);
+            }
+            HostOp::Key { pe, region, key, step } => {
+                let changes = self.nics[node.index()].key(pe, region, key, step);
+                Ok(match changes {
+                    true => self.cpu(cx, node, op, &[("system_call", self.is.system_call)]),
+                    false => cx.now(),
+                })
             }
             // Packets of one sender to one receiver take one way, and the NIC serves words in the
             // order of their starting.
@@ -672,7 +809,7 @@ impl Nic for CommandWordDma {
             HostOp::Quiet => {
                 match self.nics[node.index()].unanswered {
                     0 => self.quiet(cx, cx.now() + self.is.look, node, op),
-                    _ => self.nics[node.index()].quiets.push(op),
+                    _ => self.nics[node.index()].quiets.push((op, cx.now())),
                 }
                 return;
             }

@@ -305,9 +305,11 @@ impl Nic for LogGp {
     fn has(&self, feature: Feature) -> bool {
         match feature {
             Feature::Get | Feature::Atomics => self.is.remote_dma.is_some(),
-            Feature::Groups | Feature::Datagrams | Feature::CopiedWrites | Feature::Commands => {
-                false
-            }
+            Feature::Groups
+            | Feature::Datagrams
+            | Feature::CopiedWrites
+            | Feature::Commands
+            | Feature::Keys => false,
         }
     }
 
@@ -351,7 +353,7 @@ impl Nic for LogGp {
             }
             HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
-            HostOp::Group(_) | HostOp::Command(_) | HostOp::Prepare { .. } => {
+            HostOp::Group(_) | HostOp::Command(_) | HostOp::Prepare { .. } | HostOp::Key { .. } => {
                 cx.finish(cx.now(), op, Answer::refused("a LogGP network has no such operation"))
             }
         }

@@ -34,7 +34,7 @@ pub mod sync_network;
 
 pub use crate::cx::Cx;
 pub use crate::events::{Owner, Token};
-use crate::host::{HostOp, Polling};
+use crate::host::{HostOp, Polling, Sleep};
 use crate::machine::{Machine, MachineError};
 use crate::network::Network;
 use crate::op::Op;
@@ -90,6 +90,8 @@ pub enum Feature {
     CopiedWrites,
     /// [`HostOp::Prepare`].
     Commands,
+    /// [`HostOp::Key`].
+    Keys,
 }
 
 /// The NICs of a machine.
@@ -102,6 +104,11 @@ pub trait Nic {
 
     /// The looks of this node's host at the memory into which its NIC delivers.
     fn polling(&self, node: Node) -> Polling;
+
+    /// What waiting costs a PE whose host blocks until its NIC interrupts. Without it, hosts spin.
+    fn sleep(&self) -> Option<Sleep> {
+        None
+    }
 
     /// The machine is switched on, before any program runs.
     fn start(&mut self, _cx: &mut Cx<'_>) {}

@@ -8,11 +8,15 @@ pub(super) const ALLOW: u32 = 1;
 pub(super) const BUILD: u32 = 2;
 pub(super) const START: u32 = 3;
 pub(super) const TEST: u32 = 4;
-pub(super) const STRAY_STORE: u32 = 5;
+pub(super) const USER_STORE: u32 = 5;
 
 /// The address at which command words begin, in kernel space.
 pub(super) const KERNEL: u64 = 0xffff_8000_0000_0000;
 pub(super) const WORD_BYTES: u64 = 64;
+
+/// Where the start register is mapped. Every program sees it there, and only privileged mode may
+/// write it.
+pub const START_REGISTER: u64 = 0xffff_f000_0000_0000;
 
 /// What [`test()`] answers for a word that is not done.
 pub const RUNNING: u64 = 0;
@@ -73,10 +77,10 @@ pub fn test(address: u64) -> Command {
     command(TEST, [address, 0, 0, 0], Payload::EMPTY)
 }
 
-/// A user program's store, by mistake, to an address in kernel space. Refused: the program gets a
-/// fault.
-pub fn stray_store(address: u64, bits: u64) -> Command {
-    command(STRAY_STORE, [address, bits, 0, 0], Payload::EMPTY)
+/// A store that a user program makes by itself, to an address that is no memory of its own: into a
+/// command word, or to the [`START_REGISTER`]. Refused: the program gets a fault, which is a trap.
+pub fn user_store(address: u64, bits: u64) -> Command {
+    command(USER_STORE, [address, bits, 0, 0], Payload::EMPTY)
 }
 
 fn command(code: u32, words: [u64; 4], data: Payload) -> Command {

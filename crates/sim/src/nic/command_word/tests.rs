@@ -23,6 +23,8 @@ fn one_way(bench: &mut Bench, address: u64, how: Start) -> Ps {
 fn the_library_runs_on_it() {
     carries_the_library(&machine(), 4);
     carries_the_library(&machine(), 1);
+    carries_the_library(&Machine::load("sr2201/system-call").unwrap(), 3);
+    carries_the_library(&Machine::load("sr2201/interrupts").unwrap(), 3);
 }
 
 /// More addresses than there is room for words: old ones make room, and nothing goes wrong.
@@ -102,6 +104,32 @@ fn start_methods() {
     }
 }
 
+/// The start register is mapped, but a user's store to it is a fault, which traps, and starts
+/// nothing: neither data nor anything else leaves the node. From privileged mode the same write
+/// starts the word.
+#[test]
+fn the_start_register_takes_privileged_writes_only() {
+    let mut bench = Bench::of(&machine(), 2, 1);
+    bench.command(1, allow(at(1, 0), 4096, 1));
+    let address = bench.command(0, build(&word(64, 0, 1, None)));
+    bench.set(at(0, 0), &[9; 64]);
+    let begin = bench.world.now();
+    let op = bench.begin(0, HostOp::Command(user_store(START_REGISTER, address)));
+    let (end, answer) = bench.answer(op);
+    assert!(answer.refused.unwrap().contains("privileged mode"));
+    assert_eq!(end - begin, machine().section("host").time("system_call").unwrap());
+    bench.run();
+    assert_eq!(bench.world.counts().sent, 0);
+    assert_eq!(bench.bytes(at(1, 0), 64), [0; 64]);
+    for how in [Start::Direct, Start::SystemCall] {
+        bench.set(at(1, 0), &[0; 64]);
+        bench.command(0, start(address, how));
+        bench.run();
+        assert_eq!(bench.bytes(at(1, 0), 64), [9; 64]);
+    }
+    bench.assert_conserved();
+}
+
 /// Neither a store to where the words lie, nor the start of something else, nor a restart too early
 /// does anything.
 #[test]
@@ -111,7 +139,8 @@ fn out_of_reach() {
     let address = bench.command(0, build(&word(64, 0, 1, None)));
     bench.set(at(0, 0), &[9; 64]);
     let wrong = [
-        stray_store(address, 0x1234),
+        user_store(address, 0x1234),
+        user_store(START_REGISTER, address),
         start(address + 8, Start::Direct),
         start(address + 64, Start::Direct),
         start(0x4000, Start::SystemCall),
@@ -170,7 +199,8 @@ fn set(at: FarAddress, value: u64) -> Option<Signal> {
 /// Has PE 0's NIC keep the word for such a put, or give it up. Returns how long that takes.
 fn prepare(bench: &mut Bench, len: u32, signal: Option<Signal>, kept: bool) -> Ps {
     let begin = bench.world.now();
-    let op = bench.begin(0, HostOp::Prepare { to: at(1, 4096), len, signal, kept });
+    let step = if kept { CommandStep::Keep } else { CommandStep::Drop };
+    let op = bench.begin(0, HostOp::Prepare { to: at(1, 4096), len, signal, step });
     bench.answer(op).0 - begin
 }
 
@@ -199,6 +229,46 @@ fn a_signal_is_the_flag_of_its_put() {
     );
     assert_eq!(bench.bytes(at(1, 64), 8), 5u64.to_le_bytes());
     bench.assert_conserved();
+}
+
+/// The library's transfers start as the machine file says.
+#[test]
+fn the_library_starts_as_the_machine_says() {
+    let direct = machine();
+    let host = direct.section("host");
+    let [software, trap] = ["software", "system_call"].map(|name| host.time(name).unwrap());
+    for (name, start) in [
+        ("sr2201", host.time("direct_start").unwrap()),
+        ("sr2201/system-call", trap),
+        ("sr2201/interrupts", trap),
+    ] {
+        let mut bench = Bench::new(name, 2);
+        returns(&mut bench, 100, None, false);
+        assert_eq!(returns(&mut bench, 100, None, false), software + start, "{name}");
+    }
+}
+
+/// On a machine that interrupts, a quiet ends an interrupt and a context switch after the answer
+/// that it has waited for, whatever blocking itself took.
+#[test]
+fn a_quiet_sleeps_until_the_interrupt() {
+    let took = |name: &str| {
+        let mut bench = Bench::new(name, 2);
+        returns(&mut bench, 1 << 15, None, false);
+        let data = Payload::copy(&vec![7; 1 << 15]);
+        bench.call(0, HostOp::Put { to: at(1, 4096), data, signal: None, reuse: false });
+        let begin = bench.world.now();
+        let quiet = bench.begin(0, HostOp::Quiet);
+        bench.answer(quiet).0 - begin
+    };
+    let machine = Machine::load("sr2201/interrupts").unwrap();
+    let host = machine.section("host");
+    let [wakes, look] = [
+        host.time("interrupt").unwrap() + host.time("context_switch").unwrap(),
+        host.time("look").unwrap(),
+    ];
+    let (spins, sleeps) = (took("sr2201/system-call"), took("sr2201/interrupts"));
+    assert!(spins + wakes <= sleeps + look && sleeps <= spins + wakes + look, "{spins} {sleeps}");
 }
 
 /// A word whose flag the receiver refuses writes neither flag nor the packet's data.

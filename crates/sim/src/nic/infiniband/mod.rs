@@ -17,7 +17,8 @@
 //!   the group's LID.
 //! * A multicast packet is an unreliable datagram. A link that loses packets may lose it, or any of
 //!   its copies, and nothing repairs that. The library's own multicast sends such datagrams
-//!   (`datagrams`). All else goes by reliable connections, which here never lose anything.
+//!   (`datagrams`). All else goes by reliable connections. With `nic.retransmit`, links lose their
+//!   packets, too, and the NICs send those again (`reliable`); otherwise they lose none.
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time. InfiniSWIF
 //!   stores a packet whole before it goes on, at both ends.
 //! * The machine was measured without hosts, from InfiniSWIF to InfiniSWIF ([`test_to`],
@@ -30,6 +31,7 @@ mod joining;
 mod management;
 mod nics;
 mod processors;
+mod reliable;
 mod subnet;
 mod test_module;
 #[cfg(test)]
@@ -44,8 +46,9 @@ use crate::host::{Answer, HostOp, Polling};
 use crate::packet::{Node, Packet, Payload};
 use management::Datagram;
 use memonet_core::SignalOp;
-use nics::{ADMINISTERS, DATA_LANE, DATAGRAM_FLAG, Way};
+use nics::{ADMINISTERS, DATA_LANE, DATAGRAM_FLAG, Later, Way};
 use processors::SWITCHED_ON;
+use reliable::{ACKNOWLEDGES, RELIABLE};
 use subnet::Place;
 
 impl Nic for InfiniBand {
@@ -101,7 +104,10 @@ impl Nic for InfiniBand {
             }
             HostOp::Group(what) => self.group(cx, node, op, what),
             HostOp::Command(command) => self.own_command(cx, node, op, &command),
-            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
+            HostOp::Get { .. }
+            | HostOp::Atomic { .. }
+            | HostOp::Prepare { .. }
+            | HostOp::Key { .. } => {
                 cx.finish(cx.now(), op, Answer::refused("this NIC has no such operation"))
             }
         }
@@ -109,6 +115,10 @@ impl Nic for InfiniBand {
 
     fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
         match packet.header[0] & 0xff {
+            DATA_LANE if packet.header[0] & ACKNOWLEDGES != 0 => {
+                self.acknowledged(cx, node, &packet)
+            }
+            DATA_LANE if packet.header[0] & RELIABLE != 0 => self.arrived(cx, node, packet),
             DATA_LANE if packet.header[0] & ADMINISTERS == 0 => {
                 self.receive(cx, cx.now(), node, packet)
             }
@@ -116,9 +126,11 @@ impl Nic for InfiniBand {
         }
     }
 
-    fn timer(&mut self, cx: &mut Cx<'_>, _node: Node, token: Token) {
-        let (place, from, datagram) = self.handled.take(token);
-        self.handled(cx, place, from, &datagram);
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
+        match self.later.take(token) {
+            Later::Handled(place, from, datagram) => self.handled(cx, place, from, &datagram),
+            Later::Patience(peer) => self.patience_ends(cx, node, peer),
+        }
     }
 
     fn at_switch(&mut self, cx: &mut Cx<'_>, switch: u32, packet: Packet) {
@@ -130,7 +142,7 @@ impl Nic for InfiniBand {
     }
 
     fn dropped(&mut self, cx: &mut Cx<'_>, packet: &Packet, missing: u64) {
-        if packet.header[0] & DATAGRAM_FLAG == 0 {
+        if packet.header[0] & (DATAGRAM_FLAG | RELIABLE | ACKNOWLEDGES) == 0 {
             cx.lost(packet.op, missing);
         }
     }

@@ -1,6 +1,7 @@
 //! The NICs of all nodes: their state, and the way of data out and in.
 
 use super::management::Datagram;
+use super::reliable::Connection;
 use super::subnet::{Manager, NodeAgent, Place, SwitchAgent};
 use crate::host::{Answer, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};
@@ -31,6 +32,9 @@ pub struct Parameters {
     pub header: u32,
     pub acknowledge: Ps,
     pub management: Ps,
+    /// When a packet is sent again that is not acknowledged. Without it, links lose no packets of
+    /// connections.
+    pub retransmit: Option<Ps>,
     pub link_rate: Rate,
 }
 
@@ -52,6 +56,8 @@ pub struct NicOf {
     pub transactions: u64,
     /// Whether the node has sent a multicast since the last fence.
     pub has_multicast: bool,
+    /// Reliable connections, by the other node.
+    pub connections: BTreeMap<u32, Connection>,
 }
 
 /// The NICs and switches of a machine.
@@ -63,8 +69,15 @@ pub struct InfiniBand {
     pub(super) manager: Manager,
     /// PEs that have left the job, and so join nothing any more.
     pub(super) left: BTreeSet<u32>,
-    /// Management datagrams that a processor is working on.
-    pub(super) handled: Planned<(Place, Node, Datagram)>,
+    pub(super) later: Planned<Later>,
+}
+
+/// What comes later.
+pub enum Later {
+    /// The processor of a place has worked on a management datagram from a node.
+    Handled(Place, Node, Datagram),
+    /// A node has waited for the acknowledgement of a packet to this one.
+    Patience(Node),
 }
 
 /// A call that waits to join a group.
@@ -156,6 +169,7 @@ impl InfiniBand {
             header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,
             management: nic.time("management")?,
+            retransmit: retransmit_of(machine)?,
             link_rate: machine.section("link").rate("rate")?,
         };
         Ok(InfiniBand {
@@ -165,7 +179,7 @@ impl InfiniBand {
             switch_processors: vec![Unit::default(); network.switches()],
             manager: Manager::new(network),
             left: BTreeSet::new(),
-            handled: Planned::new(Owner::Nic),
+            later: Planned::new(Owner::Nic),
         })
     }
 
@@ -282,37 +296,46 @@ impl InfiniBand {
         let leaves = moved + is.swif_send;
         cx.stage(node, "InfiniSWIF", "swif_send", packet.op, (moved, leaves));
         let serial = is.link_rate.time(packet.wire_bytes.into());
+        let packet = self.connect(cx, leaves, packet);
         cx.send(leaves, node, packet);
         leaves + serial
     }
 
+    /// Whether a packet is for this node, or for a group to which it listens.
+    pub(super) fn is_mine(&self, node: Node, packet: &Packet) -> bool {
+        let (lid, agent) = ((packet.header[0] >> LID_SHIFT) as u16, &self.nics[node.index()].agent);
+        lid == agent.lid || agent.groups.contains(&lid)
+    }
+
     /// A packet of data whose last bit has come in by `at`.
     pub(super) fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
-        let is = self.is;
-        let Packet { header, payload, op, wire_bytes, .. } = packet;
-        let (lid, agent) = ((header[0] >> LID_SHIFT) as u16, &self.nics[node.index()].agent);
-        let is_datagram = header[0] & DATAGRAM_FLAG != 0;
-        if lid != agent.lid && !agent.groups.contains(&lid) {
+        let is_datagram = packet.header[0] & DATAGRAM_FLAG != 0;
+        if !self.is_mine(node, &packet) {
             cx.discarded();
             if !is_datagram {
-                cx.lost(op, 1);
+                cx.lost(packet.op, 1);
             }
             return;
         }
+        let written = self.take_in(cx, at, node, &packet);
+        match is_datagram {
+            true => self.came(cx, written, node, packet.header[1] as u16, packet.payload),
+            false => show(cx, written, node, packet),
+        }
+    }
+
+    /// Takes a packet into the buffer memory that has come in by `at`. Returns when it is there.
+    pub(super) fn take_in(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: &Packet) -> Ps {
+        let is = self.is;
+        let (op, time) = (packet.op, self.moved(packet.wire_bytes));
         // InfiniSWIF has the whole packet, and only then asks for the data path.
         let stored = at + is.swif_receive;
         cx.stage(node, "InfiniSWIF", "swif_receive", op, (at, stored));
-        let time = self.moved(wire_bytes);
         let busy = self.nics[node.index()].receiver.take(stored, time);
-        let through = busy.1;
         cx.stage(node, "receive", "width", op, busy);
-        cx.stage(node, "receive", "write", op, (through, through + is.write));
-        if is_datagram {
-            self.came(cx, through + is.write, node, header[1] as u16, payload);
-            return;
-        }
-        let to = FarAddress { pe: node.0, region: header[1] as u32, offset: header[2] };
-        cx.write(through + is.write, op, to, payload);
+        let written = busy.1 + is.write;
+        cx.stage(node, "receive", "write", op, (busy.1, written));
+        written
     }
 
     /// Has a call return when the host has seen that the NIC has read the source. A word is part of
@@ -327,4 +350,24 @@ impl InfiniBand {
         cx.host_stage("look", op, (told, seen));
         cx.finish(seen, op, Answer::default());
     }
+}
+
+/// Has a node's host see the data of a packet at `at`.
+pub(super) fn show(cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
+    let Packet { header, payload, op, .. } = packet;
+    let to = FarAddress { pe: node.0, region: header[1] as u32, offset: header[2] };
+    cx.write(at, op, to, payload);
+}
+
+/// The patience of reliable connections, where links lose their packets.
+fn retransmit_of(machine: &Machine) -> Result<Option<Ps>, MachineError> {
+    let (nic, link) = (machine.section("nic"), machine.section("link"));
+    if !nic.has("retransmit") {
+        return Ok(None);
+    }
+    if link.has("loss") && link.probability("loss")? == 1.0 {
+        let problem = "is 1, and packets would be sent again for ever; make it less";
+        return Err(link.error("loss", problem));
+    }
+    Ok(Some(nic.time_not_zero("retransmit")?))
 }

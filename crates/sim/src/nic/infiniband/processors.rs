@@ -3,7 +3,7 @@
 use super::management::{
     DATAGRAM_BYTES, Datagram, MANAGEMENT_LANE, MULTICAST_MEMBER, RESPONSE, SUBNET,
 };
-use super::nics::{ADMINISTERS, DATA_LANE, Inbox, InfiniBand, Joining};
+use super::nics::{ADMINISTERS, DATA_LANE, Inbox, InfiniBand, Joining, Later};
 use super::subnet::Place;
 use crate::host::{Answer, Wanted};
 use crate::nic::{Cx, Pe};
@@ -46,7 +46,7 @@ impl InfiniBand {
             Place::Switch(switch) => (&mut self.switch_processors[switch as usize], from),
         };
         let done = processor.take(cx.now(), self.is.management);
-        self.handled.at(cx, done.1, node, (place, from, datagram));
+        self.later.at(cx, done.1, node, Later::Handled(place, from, datagram));
     }
 
     /// A place's processor has worked on a datagram.

@@ -1,7 +1,8 @@
 use super::*;
-use crate::host::{GroupOp, Op, Wanted};
+use crate::host::{GroupOp, Op, Signal, Wanted};
 use crate::machine::Machine;
 use crate::testing::{Bench, at, carries_the_library};
+use crate::time::Ps;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +49,82 @@ fn the_library_runs_on_it() {
     carries_the_library(&machine("dimmnet-2/tree"), 5);
     // Reliable connections lose nothing where datagrams are lost.
     carries_the_library(&machine("dimmnet-2/lossy"), 4);
+    carries_the_library(&machine("dimmnet-2/retransmit"), 4);
+    carries_the_library(&losing(0.3), 5);
+}
+
+/// A machine whose links lose this part of all packets, and whose connections send them again.
+fn losing(part: f64) -> Machine {
+    let text = include_str!("../../../../../machines/dimmnet-2.toml")
+        .replace("link.loss = { value = 0.01,", &format!("link.loss = {{ value = {part},"));
+    Machine::parse("losing", &text, Some("retransmit")).unwrap()
+}
+
+/// When a block of a megabyte and its signal have come, on links that lose this part of packets.
+fn comes_at(machine: &Machine) -> (Ps, u64) {
+    let mut bench = Bench::of(machine, 2, 3);
+    let data: Vec<u8> = (0..1 << 15).map(|i| (i * i >> 7) as u8).collect();
+    let begin = bench.world.now();
+    for round in 1..=32 {
+        let signal = Some(Signal { at: at(1, 0), op: SignalOp::Set, value: round });
+        let data = Payload::copy(&data);
+        bench.call(0, HostOp::Put { to: at(1, 64), data, signal, reuse: false });
+    }
+    bench.call(0, HostOp::Quiet);
+    assert_eq!(bench.bytes(at(1, 0), 8), 32u64.to_le_bytes());
+    assert_eq!(bench.bytes(at(1, 64), data.len()), data);
+    let took = bench.world.now() - begin;
+    bench.run();
+    bench.assert_conserved();
+    (took, bench.world.counts().lost)
+}
+
+/// Connections bring everything whatever is lost, and a quiet waits for it. Each packet that is lost
+/// costs about its own time on the link, as only it is sent again; without loss nothing is, and
+/// acknowledgements delay nobody.
+#[test]
+fn connections_send_again_what_is_lost() {
+    let (sound, none) = comes_at(&machine("dimmnet-2"));
+    let (acknowledged, none_either) = comes_at(&losing(0.0));
+    assert_eq!((none, none_either, acknowledged), (0, 0, sound));
+    let (took, lost) = comes_at(&losing(0.01));
+    assert!(lost > 5, "{lost}");
+    // Besides: the last packets may wait for a timeout, or for two.
+    let timeouts = Ps::us(3 * 50);
+    assert!(took > sound && took < sound + Ps::us(3) * lost + timeouts, "{took} {sound} {lost}");
+    let (most, lost) = comes_at(&losing(0.5));
+    assert!(lost > 512 && most > sound * 3, "{most} {lost}");
+}
+
+/// A signal is visible only after all data before it, also where the data were lost at first.
+#[test]
+fn what_is_sent_again_overtakes_nothing() {
+    for seed in 0..40 {
+        let mut bench = Bench::of(&losing(0.2), 2, seed);
+        for round in 1..=5u64 {
+            let data = vec![round as u8; 20_000];
+            let signal = Some(Signal { at: at(1, 0), op: SignalOp::Set, value: round });
+            let put =
+                HostOp::Put { to: at(1, 64), data: Payload::copy(&data), signal, reuse: false };
+            bench.call(0, put);
+            while bench.bytes(at(1, 0), 8) != round.to_le_bytes() {
+                let next = bench.world.now() + Ps::us(1);
+                bench.run_until(next);
+            }
+            assert_eq!(bench.bytes(at(1, 64), data.len()), data, "seed {seed}");
+        }
+        bench.run();
+        bench.assert_conserved();
+    }
+}
+
+/// Links that lose everything would keep a run going for ever.
+#[test]
+fn a_connection_needs_a_link_that_brings_something() {
+    let text = include_str!("../../../../../machines/dimmnet-2.toml")
+        .replace("link.loss = { value = 0.01,", "link.loss = { value = 1,");
+    let machine = Machine::parse("dead", &text, Some("retransmit")).unwrap();
+    assert!(machine.check().unwrap_err().to_string().contains("sent again for ever"));
 }
 
 /// Every node has a local id of its own when the job begins, and no group.

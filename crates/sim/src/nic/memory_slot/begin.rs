@@ -34,7 +34,10 @@ impl MemorySlot {
             HostOp::Atomic { at, size, what } if self.is.core.is_some() => {
                 self.atomic(cx, node, op, (at, size, what));
             }
-            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Prepare { .. } => {
+            HostOp::Get { .. }
+            | HostOp::Atomic { .. }
+            | HostOp::Prepare { .. }
+            | HostOp::Key { .. } => {
                 cx.finish(now, op, Answer::refused("a memory-slot NIC has no such operation"));
             }
         }
