@@ -70,6 +70,7 @@ mod job;
 mod lifecycle;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod messages;
 mod multicast;
 mod sync;
 mod team;
@@ -118,6 +119,7 @@ pub use collective::{
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;
 pub use lifecycle::start::JobOptions;
+pub use messages::Messages;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;
