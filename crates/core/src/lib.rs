@@ -16,6 +16,7 @@
 //! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`], of slices `_slice`, between windows `_into` |
 //! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
+//! | send messages to one PE, receive them from all | [`Messages`] |
 //! | stream blocks to many PEs | [`Job::multicast`] |
 //!
 //! The front page of the crate `memonet` has guides, and the names in OpenSHMEM and MPI.
