@@ -12,15 +12,22 @@ use crate::bench::toolkit::{Bench, Contender};
 
 const LIMIT: &str = "bare round trip, spinning";
 
-/// All PEs lock a mutex at once, change its data, and unlock: the time in which each has had it.
+/// PEs change the data of a mutex in turn: the time in which each has had them. A PE whose turn has
+/// not come locks the mutex again, so that it comes to all as fast as it can.
 pub fn mutex(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let stream = RawStream::meet(bench)?;
     for row in rows {
-        let mutex = Mutex::<[u8]>::new(job, &vec![0; row.size])?;
-        against_round_trips(bench, row, stream.as_ref(), |number| {
-            mutex.lock()?.fill(number as u8);
-            Ok(())
+        let turns = Mutex::<[u64]>::new(job, &vec![0; row.size / size_of::<u64>()])?;
+        against_round_trips(bench, row, stream.as_ref(), |_| {
+            loop {
+                let mut turns = turns.lock()?;
+                let turn = turns[0];
+                if turn as usize % job.npes() == job.pe() {
+                    turns.fill(turn + 1);
+                    return Ok(());
+                }
+            }
         })?;
     }
     Ok(())
