@@ -16,6 +16,7 @@
 //! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`], of slices `_slice`, between windows `_into` |
 //! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
+//! | send messages to one PE, receive them from all | [`Messages`] |
 //! | stream blocks to many PEs | [`Job::multicast`] |
 //!
 //! The front page of the crate `memonet` has guides, and the names in OpenSHMEM and MPI.
@@ -70,6 +71,7 @@ mod job;
 mod lifecycle;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod messages;
 mod multicast;
 mod sync;
 mod team;
@@ -118,6 +120,7 @@ pub use collective::{
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;
 pub use lifecycle::start::JobOptions;
+pub use messages::Messages;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;

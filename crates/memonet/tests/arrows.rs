@@ -45,6 +45,7 @@ const CRATES: &[Rules] = &[
             "team",
             "job",
             "window",
+            "messages",
             "multicast",
             "collective",
             "dsm",

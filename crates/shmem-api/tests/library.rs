@@ -22,10 +22,13 @@ mod state {
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Transfer(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Window(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Mutex(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct RwLock(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Region(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Messages(pub usize);
         #[repr(C)] pub struct Right([u8; 0]);
         #[repr(C)] pub struct TeamConfig { n: core::ffi::c_int }
         #[repr(C)] pub struct SessionConfig { n: usize }
+        #[repr(C)] pub struct Stats { n: [u64; 5] }
     }
     pub mod near {
         #[repr(C)] pub struct Area { pub start: usize, pub words: usize, pub bias: usize }

@@ -1,7 +1,7 @@
 //! What shared data cost on a machine, in its own time.
 
 use memonet_core::dsm::{Mutex, Region};
-use memonet_core::{Cmp, Job, Result, SignalOp};
+use memonet_core::{Cmp, Job, Messages, Result, SignalOp};
 use memonet_sim::{Machine, Options, now, sleep};
 use std::time::Duration;
 
@@ -162,4 +162,48 @@ fn shared_data_in_memory_on_the_chip_need_no_bank_switch() {
         let most = Duration::from_micros(1000 + bytes as u64);
         assert!(took < most, "{bytes} bytes, eight turns: {took:?}");
     }
+}
+
+/// The time of one of `count` messages from PE 1 to PE 0, of which `depth` may be under way.
+fn message(machine: &str, bytes: usize, depth: usize, count: u32) -> Duration {
+    let machine = Machine::load(machine).unwrap();
+    let done = memonet_sim::run(&machine, 2, &Options::default(), |job| -> Result<_> {
+        let messages = Messages::new(&job, bytes, depth)?;
+        let mut message = Vec::new();
+        job.barrier()?;
+        let start = now();
+        for number in 0..count as u8 {
+            if job.pe() == 1 {
+                messages.send(0, &vec![number; bytes])?;
+            } else {
+                messages.recv(&mut message)?;
+                assert_eq!(message, vec![number; bytes]);
+            }
+        }
+        Ok(now() - start)
+    });
+    done.unwrap().results.remove(0).unwrap() / count
+}
+
+/// As `memonet reproduce fagus` has them, but by the library: through the banks a message takes a
+/// switch of 20 ms, unless several come before it; through LLCM it takes none.
+#[test]
+fn messages_go_through_the_banks_or_through_memory_on_the_chip() {
+    let micros = |machine, bytes, depth| {
+        let time = message(machine, bytes, depth, 32).as_nanos() as f64 / 1e3;
+        println!("{machine}, {bytes} bytes, {depth} under way: {time} us");
+        time
+    };
+    for bytes in [1000, 10_000] {
+        let one = micros("dimmnet-1/fagus-banks", bytes, 1);
+        assert!((20_000.0..20_000.0 + bytes as f64).contains(&one), "{bytes} bytes: {one} us");
+        let by_llcm = micros("dimmnet-1/fagus", bytes, 1);
+        assert!(by_llcm < one / 15.0, "{bytes} bytes: {by_llcm} us");
+    }
+    let one = micros("dimmnet-1/fagus-banks", 1000, 1);
+    let many = micros("dimmnet-1/fagus-banks", 1000, 16);
+    assert!(many < one / 7.0, "one switch for many messages: {many} us");
+    // A message of a packet is not of those that lie in the banks.
+    let short = micros("dimmnet-1/fagus-banks", 400, 1);
+    assert!(short < 1000.0, "400 bytes: {short} us");
 }

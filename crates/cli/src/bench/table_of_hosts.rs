@@ -2,7 +2,9 @@
 //! [`table`](super::table)'s; numbers of PEs are those of each host.
 
 use super::raw::libfabric;
-use super::rows::{far, far_libfabric, far_meetings, far_multicast, far_startup, near_beside_far};
+use super::rows::{
+    far, far_libfabric, far_meetings, far_multicast, far_shared, far_startup, near_beside_far,
+};
 use super::spec::Measure::{self, PesOnHosts, WithAndWithoutFar};
 use super::spec::Variants::{self, PesAndSizes, Single, Sizes};
 use super::spec::{PLAIN, Rounds, Setting, Spec, Special};
@@ -191,6 +193,34 @@ pub const SPECS_OF_HOSTS: &[Spec] = &[
         variants: PesAndSizes(&[(1, 64 << 10), (2, 64 << 10)]),
         rounds: Rounds { full: 10, quick: 2 },
         measure: PesOnHosts(far_meetings::broadcast),
+        special: PLAIN,
+    },
+    Spec {
+        name: "far_mutex",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "a PE of each host locks a shared mutex, changes all of its data and unlocks, in \
+            turn: the time in which each has had it",
+        limit: "round trip of as many bytes over a bare TCP socket that sends at once and does not \
+            block, both ends polling",
+        variants: Sizes { pes: 1, sizes: &[8, 4096] },
+        rounds: Rounds { full: 20, quick: 2 },
+        measure: PesOnHosts(far_shared::mutex),
+        special: PLAIN,
+    },
+    Spec {
+        name: "far_region",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "a PE of each host writes so many bytes of a region, all meet, each reads the bytes \
+            of the next, and all meet again",
+        limit: "round trip of as many bytes over a bare TCP socket that sends at once and does not \
+            block, both ends polling",
+        variants: Sizes { pes: 1, sizes: &[8, 4096] },
+        rounds: Rounds { full: 20, quick: 2 },
+        measure: PesOnHosts(far_shared::region),
         special: PLAIN,
     },
     Spec {

@@ -119,6 +119,12 @@ impl<T: Data + ?Sized> Mutex<T> {
             .waiting_call("Mutex::lock_timeout", None, || self.0.write_timeout(timeout).map(Guard))
     }
 
+    /// Where the data lie for this PE, as long as the mutex lives: what all of its guards refer to.
+    /// Whoever reads or writes there holds a guard meanwhile.
+    pub fn data_ptr(&self) -> *mut T::Element {
+        self.0.data_ptr()
+    }
+
     /// What this PE has done with the mutex so far. Near, each use is a hit and costs no messages.
     pub fn stats(&self) -> Stats {
         self.0.stats()

@@ -207,7 +207,7 @@ impl Checked {
     ) -> Result<Option<u32>> {
         if matches!(patience, Patience::Forever) && self.holders.have(|_| true) {
             return Err(Error::misuse(
-                "this thread has it already, and would wait for itself, or for a writer between the two: give it back first (in Rust, drop the guard; in C, shmemx_mutex_release)",
+                "this thread has it already, and would wait for itself, or for a writer between the two: give it back first (in Rust, drop the guard; in C, shmemx_mutex_release or shmemx_rwlock_release)",
             ));
         }
         let ticket = self.way.enter(pe, counters, mode, patience)?;

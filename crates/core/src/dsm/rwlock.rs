@@ -248,6 +248,11 @@ impl<T: Data + ?Sized> RwLock<T> {
         })
     }
 
+    /// Where the data lie for this PE, as for [`Mutex::data_ptr`](super::Mutex::data_ptr).
+    pub fn data_ptr(&self) -> *mut T::Element {
+        self.elements.cast()
+    }
+
     /// What this PE has done with the lock so far. Far, a hand-over is a version of the data that
     /// came to this PE.
     pub fn stats(&self) -> Stats {

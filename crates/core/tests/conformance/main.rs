@@ -87,6 +87,7 @@ mod jobs;
 mod leaving;
 mod limits;
 mod locks;
+mod messages;
 mod mixed;
 mod model;
 mod multicast;

@@ -45,6 +45,17 @@ pub fn handles(table: &Table, extension: bool) -> String {
     out + "#ifdef __cplusplus\n}\n#endif\n"
 }
 
+/// The definitions of structs, either of the standard or of the extension.
+pub fn structs(table: &Table, extension: bool) -> String {
+    let mut out = String::new();
+    for s in table.structs.iter().filter(|s| s.is_extension() == extension) {
+        let fields: Vec<_> =
+            s.fields.iter().map(|(kind, name)| format!("{kind} {name};")).collect();
+        out += &format!("typedef struct {{ {} }} {};\n", fields.join(" "), s.c);
+    }
+    out
+}
+
 /// A prototype in C, without its semicolon.
 fn prototype(template: &Template, name: &str, t: &str, explicit: bool) -> String {
     let noreturn = if template.noreturn { "MEMONET_NORETURN " } else { "" };

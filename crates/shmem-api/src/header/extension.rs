@@ -1,7 +1,7 @@
 //! `shmemx.h`: extensions, and the old names of standard functions that were extensions.
 
 use crate::header::c::{bottom, by_class, forward, macro_over, pasted, section, section_of, top};
-use crate::header::declarations::{constants, declarations, handles};
+use crate::header::declarations::{constants, declarations, handles, structs};
 use crate::table::generic::base;
 use crate::table::model::{Over, Table, Template};
 
@@ -15,10 +15,11 @@ pub fn header(table: &Table) -> String {
     out += &section(
         "Handles, and the access that a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...",
     );
-    for handle in ["barrier", "transfer", "window", "mutex", "region"] {
+    for handle in ["barrier", "transfer", "window", "mutex", "rwlock", "region", "messages"] {
         out += &format!("typedef struct memonet_{handle} *shmemx_{handle}_t;\n");
     }
     out += "typedef int shmemx_right_t(int home, int holder);\n";
+    out += &structs(table, true);
     out += &section("Constants");
     out += &constants(table, true);
     out += &handles(table, true);

@@ -1,7 +1,7 @@
 //! `shmem.h` and `pshmem.h`.
 
 use crate::header::c::{bottom, c_name, define, list_name, section, top};
-use crate::header::declarations::{constants, declarations, handles};
+use crate::header::declarations::{constants, declarations, handles, structs};
 use crate::header::{generic, inline};
 use crate::table::expand::once;
 use crate::table::model::{Over, Table, Type};
@@ -17,7 +17,7 @@ pub fn header(table: &Table) -> String {
     out += &section("Handles, and structs that programs fill in");
     out += "typedef struct memonet_ctx *shmem_ctx_t;\ntypedef struct memonet_team *shmem_team_t;\n";
     out += &handles(table, false);
-    out += &structs(table);
+    out += &structs(table, false);
     out += &section("Types that old C++ accepts only in this form");
     out += "#ifdef __GNUC__\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wlong-long\"\n#endif\n";
     for t in table.types.iter().filter(|t| t.extension) {
@@ -88,16 +88,6 @@ fn deprecated(table: &Table) -> String {
     let old = table.constants.iter().filter_map(|c| Some((c.deprecated.as_ref()?, &c.name)));
     let mut out: String = old.map(|(old, new)| format!("#define {old} {new}\n")).collect();
     out += "#define _SHMEM_VENDOR_STRING SHMEM_VENDOR_STRING\n";
-    out
-}
-
-fn structs(table: &Table) -> String {
-    let mut out = String::new();
-    for s in &table.structs {
-        let fields: Vec<_> =
-            s.fields.iter().map(|(kind, name)| format!("{kind} {name};")).collect();
-        out += &format!("typedef struct {{ {} }} {};\n", fields.join(" "), s.c);
-    }
     out
 }
 

@@ -236,6 +236,13 @@ impl Constant {
     }
 }
 
+impl Struct {
+    /// Whether it belongs to the extension.
+    pub fn is_extension(&self) -> bool {
+        self.c.starts_with("shmemx_")
+    }
+}
+
 impl Template {
     /// Whether the implementation is generic over a type.
     pub fn has_type(&self) -> bool {

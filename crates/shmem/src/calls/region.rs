@@ -1,17 +1,30 @@
 //! Memory under release consistency, an extension.
 
-use crate::state::handle::{Region, Table};
+use crate::state::handle::{Region, Stats, Table};
+use crate::state::lock::lock;
 use crate::state::{State, check_result, die, fail, get as state, or_die};
 use memonet_core::Error;
-use memonet_core::dsm::{self, Placement, RegionOptions};
+use memonet_core::dsm::{self, Placement, Reading, RegionOptions, Writing};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 /// The table of regions. It is static because most of its pages are never touched.
 pub static ALL: Table<Made, 256> = Table::new();
 
-/// A region.
-pub type Made = dsm::Region<u8>;
+/// A region, with the guards of the pointers that the program has into it. The guards borrow from
+/// the `Arc`, whose contents do not move.
+pub struct Made {
+    // The first field, so that the guards are dropped before the region.
+    open: Mutex<Vec<(usize, Open)>>,
+    region: Arc<dsm::Region<u8>>,
+}
+
+/// What keeps a pointer valid.
+enum Open {
+    Reading { _guard: Reading<'static, u8> },
+    Writing { _guard: Writing<'static, u8> },
+}
 
 /// `SHMEMX_REGION_CHECKED`.
 const CHECKED: c_int = 16;
@@ -45,7 +58,7 @@ pub unsafe fn create(
         wanted = wanted.page(page);
     }
     let handle = match dsm::Region::with(&state.job, bytes, wanted) {
-        Ok(made) => ALL.insert(made),
+        Ok(region) => ALL.insert(Made { open: Mutex::default(), region: Arc::new(region) }),
         // All PEs get these errors alike.
         Err(Error::TooMany { .. } | Error::OutOfMemory { .. }) => None,
         Err(error) => fail(call, error),
@@ -91,7 +104,7 @@ pub unsafe fn read(
     bytes: usize,
 ) {
     let state = state(call);
-    let part = or_die(call, made(call, region).read(range(call, offset, bytes)));
+    let part = or_die(call, made(call, region).region.read(range(call, offset, bytes)));
     if bytes > 0 {
         check_array(state, call, "dest", dest, bytes);
         // SAFETY: the program's destination has `bytes` bytes, and no other thread uses them during
@@ -108,12 +121,57 @@ pub unsafe fn write(
     bytes: usize,
 ) {
     let state = state(call);
-    let mut part = or_die(call, made(call, region).write(range(call, offset, bytes)));
+    let mut part = or_die(call, made(call, region).region.write(range(call, offset, bytes)));
     if bytes > 0 {
         check_array(state, call, "source", source, bytes);
         // SAFETY: the program's source has `bytes` bytes, and no thread writes them during the
         // call.
         part.write_from(offset, unsafe { std::slice::from_raw_parts(source.cast(), bytes) });
+    }
+}
+
+/// A pointer to read from until its `end`; null where the bytes do not lie together.
+pub unsafe fn start_read(
+    call: &'static str,
+    region: Region,
+    offset: usize,
+    bytes: usize,
+) -> *const c_void {
+    let _state = state(call);
+    let made = made(call, region);
+    let guard = or_die(call, made.region.read(range(call, offset, bytes)));
+    let Some(start) = guard.as_ptr() else { return std::ptr::null() };
+    lock(&made.open).push((start.addr(), Open::Reading { _guard: guard }));
+    start.cast()
+}
+
+/// A pointer to read from and write to until its `end`; null where the bytes do not lie together.
+pub unsafe fn start_write(
+    call: &'static str,
+    region: Region,
+    offset: usize,
+    bytes: usize,
+) -> *mut c_void {
+    let _state = state(call);
+    let made = made(call, region);
+    let mut guard = or_die(call, made.region.write(range(call, offset, bytes)));
+    let Some(start) = guard.as_mut_ptr() else { return std::ptr::null_mut() };
+    lock(&made.open).push((start.addr(), Open::Writing { _guard: guard }));
+    start.cast()
+}
+
+/// Ends the use of a pointer: of the last that was given, where several begin there.
+pub unsafe fn end(call: &'static str, region: Region, start: *const c_void) {
+    let _state = state(call);
+    let mut open = lock(&made(call, region).open);
+    match open.iter().rposition(|&(address, _)| address == start.addr()) {
+        Some(place) => drop(open.remove(place)),
+        None => die(
+            call,
+            format_args!(
+                "start: {start:p} is no pointer into the region that is in use; give what shmemx_region_start_read or shmemx_region_start_write gave, once"
+            ),
+        ),
     }
 }
 
@@ -133,12 +191,19 @@ fn report(state: &State, call: &'static str, result: Result<(), Error>) -> c_int
 
 pub unsafe fn release(call: &'static str, region: Region) -> c_int {
     let state = state(call);
-    report(state, call, made(call, region).release())
+    report(state, call, made(call, region).region.release())
 }
 
 pub unsafe fn acquire(call: &'static str, region: Region) -> c_int {
     let state = state(call);
-    report(state, call, made(call, region).acquire())
+    report(state, call, made(call, region).region.acquire())
+}
+
+pub unsafe fn stats(call: &'static str, region: Region, stats: *mut Stats) {
+    let _state = state(call);
+    check_result(call, "stats", stats);
+    // SAFETY: the program's variable.
+    unsafe { *stats = made(call, region).region.stats().into() };
 }
 
 /// Each PE destroys the region when no PE uses it any more. The memory is free when all have.

@@ -1,6 +1,8 @@
 //! Initialising and finalising the library, and questions about the job.
 
-use crate::calls::{active_set, barrier, memory, mutex, region, transfer, window};
+use crate::calls::{
+    active_set, barrier, memory, messages, mutex, region, rwlock, transfer, window,
+};
 use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
 use crate::state::{check_result, contexts, current, die, get, join, or_die, set_current, teams};
@@ -79,7 +81,9 @@ pub unsafe fn finalize(call: &'static str) {
             teams::ALL.clear();
             window::ALL.clear();
             mutex::ALL.clear();
+            rwlock::ALL.clear();
             region::ALL.clear();
+            messages::ALL.clear();
         }
         active_set::clear();
         set_current(None);

@@ -54,10 +54,20 @@ pub struct Window(pub usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mutex(pub usize);
 
+/// `shmemx_rwlock_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RwLock(pub usize);
+
 /// `shmemx_region_t`.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region(pub usize);
+
+/// `shmemx_messages_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Messages(pub usize);
 
 /// `shmemx_right_t`, behind a pointer: what access `holder` has to the part of `home`.
 #[repr(C)]
@@ -77,6 +87,24 @@ pub struct TeamConfig {
 pub struct SessionConfig {
     /// Operations that the session will have.
     pub total_ops: usize,
+}
+
+/// `shmemx_stats_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Stats {
+    pub uses: u64,
+    pub hits: u64,
+    pub handovers: u64,
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl From<memonet_core::dsm::Stats> for Stats {
+    fn from(stats: memonet_core::dsm::Stats) -> Self {
+        let memonet_core::dsm::Stats { uses, hits, handovers, messages, bytes } = stats;
+        Stats { uses, hits, handovers, messages, bytes }
+    }
 }
 
 /// The least index in a handle; smaller numbers are constants of the header.

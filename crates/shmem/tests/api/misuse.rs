@@ -294,7 +294,13 @@ fn nowhere_for_a_result() {
         ("barrier_create to NULL", "shmemx_barrier_create", "barrier"),
         ("window_create to NULL", "shmemx_window_create", "window"),
         ("mutex_create to NULL", "shmemx_mutex_create", "mutex"),
+        ("variables: to NULL", "shmemx_mutex_create_variables", "mutex"),
+        ("variables: stats to NULL", "shmemx_mutex_stats", "stats"),
+        ("rwlock: to NULL", "shmemx_rwlock_create", "rwlock"),
+        ("messages: to NULL", "shmemx_messages_create", "messages"),
+        ("messages: length to NULL", "shmemx_messages_try_recv", "length"),
         ("region_create to NULL", "shmemx_region_create", "region"),
+        ("region_stats to NULL", "shmemx_region_stats", "stats"),
     ] {
         told_of(Who::Together, mistake, call, argument);
     }
@@ -324,6 +330,21 @@ fn shared_data() {
         ("mutex too large", "shmemx_mutex_create", ["bytes: ", "no memory for"]),
         ("mutex without", "shmemx_mutex_release", ["has not acquired it", "shmemx_mutex_acquire"]),
         ("mutex destroyed", "shmemx_mutex_acquire", ["mutex: ", "destroyed before"]),
+        ("variables: none", "shmemx_mutex_create_variables", ["at least one variable", "size"]),
+        ("variables: sizes differ", "shmemx_mutex_create_variables", ["bytes: ", "same sizes"]),
+        ("variables: a third", "shmemx_mutex_variable", ["no variable 2", "mutex of 2"]),
+        ("variables: before the first", "shmemx_mutex_variable", ["no variable -1", "mutex of 2"]),
+        (
+            "variables: less than no time",
+            "shmemx_mutex_timed_acquire",
+            ["seconds: -0.5", "number from 0"],
+        ),
+        ("variables: destroyed", "shmemx_mutex_variable", ["mutex: ", "destroyed before"]),
+        ("rwlock: too large", "shmemx_rwlock_create", ["bytes: ", "no memory for"]),
+        ("rwlock: without", "shmemx_rwlock_release", ["has not acquired it", "_acquire_read"]),
+        ("rwlock: of a mutex", "shmemx_rwlock_acquire_read", ["no reader-writer lock", ""]),
+        ("rwlock: no time", "shmemx_rwlock_timed_acquire_read", ["seconds: NaN", "from 0 on"]),
+        ("rwlock: destroyed", "shmemx_rwlock_acquire_write", ["rwlock: ", "destroyed before"]),
         (
             "placements differ",
             "shmemx_region_create",
@@ -335,6 +356,9 @@ fn shared_data() {
         ("region_write from -1", "shmemx_region_write", ["offset: 8 bytes from", ""]),
         ("region_read to NULL", "shmemx_region_read", ["dest: NULL has no 8 bytes", ""]),
         ("region_write from NULL", "shmemx_region_write", ["source: NULL has no 8 bytes", ""]),
+        ("region_start past the end", "shmemx_region_start_read", ["96..96+8", "100"]),
+        ("region_end of another", "shmemx_region_end", ["no pointer into the region", "once"]),
+        ("region_end twice", "shmemx_region_end", ["no pointer into the region", "once"]),
         ("region_release of destroyed", "shmemx_region_release", ["region: ", "destroyed before"]),
     ] {
         told(Who::Together, false, mistake, call, &words);
@@ -342,12 +366,34 @@ fn shared_data() {
     for (mistake, call, words) in [
         ("mutex twice", "shmemx_mutex_acquire", ["has it already", "shmemx_mutex_release"]),
         (
+            "rwlock: write after read",
+            "shmemx_rwlock_acquire_write",
+            ["has it already", "shmemx_rwlock_release"],
+        ),
+        (
             "region_write from nowhere",
             "shmemx_region_write",
             ["source: there are no 8 bytes", "at 0x8"],
         ),
     ] {
         told(Who::Together, true, mistake, call, &words);
+    }
+}
+
+#[test]
+fn messages() {
+    for (mistake, call, words) in [
+        ("messages: no depth", "shmemx_messages_create", ["depth", "1 or more"]),
+        ("messages: too long", "shmemx_messages_send", ["message of 9 bytes", "given 8"]),
+        ("messages: to nobody", "shmemx_messages_send", ["pe: there is no PE 3", ""]),
+        ("messages: from nobody", "shmemx_messages_recv_from", ["pe: there is no PE -1", ""]),
+        ("messages: from NULL", "shmemx_messages_try_send", ["source: NULL has no 8 bytes", ""]),
+        ("messages: into NULL", "shmemx_messages_recv", ["dest: NULL has no room", ""]),
+        ("messages: no room", "shmemx_messages_recv", ["message of 8 bytes", "room for 7"]),
+        ("messages: less than no time", "shmemx_messages_timed_recv", ["seconds: -1", "from 0"]),
+        ("messages: destroyed", "shmemx_messages_send", ["messages: ", "destroyed before"]),
+    ] {
+        told(Who::Together, false, mistake, call, &words);
     }
 }
 

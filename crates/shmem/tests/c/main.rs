@@ -3,6 +3,7 @@
 
 mod addresses;
 mod common;
+mod example;
 mod exec;
 mod exits;
 mod heap;

@@ -58,6 +58,7 @@ of_the_core!(
     leaving "../../../core/tests/conformance/leaving.rs",
     limits "../../../core/tests/conformance/limits.rs",
     locks "../../../core/tests/conformance/locks.rs",
+    messages "../../../core/tests/conformance/messages.rs",
     mixed "../../../core/tests/conformance/mixed.rs",
     model "../../../core/tests/conformance/model.rs",
     multicast "../../../core/tests/conformance/multicast.rs",

@@ -68,7 +68,11 @@ fn one_way(effort: Effort, stream: Option<&RawStream>, bytes: usize) -> Result<V
 }
 
 /// Microseconds of an operation of all PEs, by the clock of this one.
-fn timed(job: &Job, effort: Effort, mut once: impl FnMut(usize) -> Result<()>) -> Result<Vec<f64>> {
+pub fn timed(
+    job: &Job,
+    effort: Effort,
+    mut once: impl FnMut(usize) -> Result<()>,
+) -> Result<Vec<f64>> {
     job.barrier()?;
     once(0)?;
     let mut samples = Vec::new();

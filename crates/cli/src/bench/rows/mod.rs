@@ -8,6 +8,7 @@ pub mod far;
 pub mod far_libfabric;
 pub mod far_meetings;
 pub mod far_multicast;
+pub mod far_shared;
 pub mod far_startup;
 pub mod multicast;
 pub mod mutex_far;

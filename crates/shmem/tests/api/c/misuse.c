@@ -70,6 +70,48 @@ static int together(const char *what) {
     CASE("mutex twice") return shmemx_mutex_create(NULL, 8, &mutex) || (shmemx_mutex_acquire(mutex) && shmemx_mutex_acquire(mutex));
     CASE("mutex without") return shmemx_mutex_create(NULL, 8, &mutex) || (shmemx_mutex_release(mutex), 0);
     CASE("mutex destroyed") return shmemx_mutex_create(NULL, 8, &mutex) || (shmemx_mutex_destroy(mutex), !shmemx_mutex_acquire(mutex));
+    if (strncmp(what, "variables: ", 11) == 0) {
+        size_t sizes[] = { 16, 32 }, others[] = { 32, 16 };
+        CASE("variables: to NULL") return shmemx_mutex_create_variables(NULL, sizes, 2, NULL);
+        CASE("variables: none") return shmemx_mutex_create_variables(NULL, sizes, 0, &mutex);
+        CASE("variables: sizes differ") return shmemx_mutex_create_variables(NULL, last ? others : sizes, 2, &mutex);
+        shmemx_mutex_create_variables(NULL, sizes, 2, &mutex);
+        CASE("variables: a third") return shmemx_mutex_variable(mutex, 2) != NULL;
+        CASE("variables: before the first") return shmemx_mutex_variable(mutex, -1) != NULL;
+        CASE("variables: less than no time") return shmemx_mutex_timed_acquire(mutex, -0.5) != NULL;
+        CASE("variables: stats to NULL") return shmemx_mutex_stats(mutex, NULL), 0;
+        shmemx_mutex_destroy(mutex);
+        CASE("variables: destroyed") return shmemx_mutex_variable(mutex, 0) != NULL;
+    }
+    if (strncmp(what, "rwlock: ", 8) == 0) {
+        shmemx_rwlock_t rwlock;
+        CASE("rwlock: to NULL") return shmemx_rwlock_create(NULL, 8, NULL);
+        CASE("rwlock: too large") return shmemx_rwlock_create(NULL, SIZE_MAX / 4, &rwlock);
+        shmemx_rwlock_create(NULL, 8, &rwlock);
+        CASE("rwlock: without") return shmemx_rwlock_release(rwlock), 0;
+        CASE("rwlock: of a mutex") return shmemx_rwlock_acquire_read((shmemx_rwlock_t)0x12345) != NULL;
+        CASE("rwlock: write after read") return shmemx_rwlock_acquire_read(rwlock) && shmemx_rwlock_acquire_write(rwlock);
+        CASE("rwlock: no time") return shmemx_rwlock_timed_acquire_read(rwlock, 0.0 / 0.0) != NULL;
+        shmemx_rwlock_destroy(rwlock);
+        CASE("rwlock: destroyed") return shmemx_rwlock_acquire_write(rwlock) != NULL;
+    }
+    if (strncmp(what, "messages: ", 10) == 0) {
+        shmemx_messages_t messages;
+        size_t length;
+        CASE("messages: to NULL") return shmemx_messages_create(8, 1, NULL);
+        CASE("messages: no depth") return shmemx_messages_create(8, 0, &messages);
+        shmemx_messages_create(8, 1, &messages);
+        CASE("messages: too long") return shmemx_messages_send(messages, words, 9, 0), 0;
+        CASE("messages: to nobody") return shmemx_messages_send(messages, words, 8, npes), 0;
+        CASE("messages: from nobody") return (int)shmemx_messages_recv_from(messages, words, 8, -1);
+        CASE("messages: from NULL") return shmemx_messages_try_send(messages, NULL, 8, 0);
+        CASE("messages: into NULL") return (int)shmemx_messages_recv(messages, NULL, 8, NULL);
+        CASE("messages: length to NULL") return shmemx_messages_try_recv(messages, words, 8, NULL, NULL);
+        CASE("messages: no room") return shmemx_messages_send(messages, words, 8, me), (int)shmemx_messages_recv(messages, words, 7, NULL);
+        CASE("messages: less than no time") return shmemx_messages_timed_recv(messages, words, 8, &length, NULL, -1);
+        shmemx_messages_destroy(messages);
+        CASE("messages: destroyed") return shmemx_messages_send(messages, words, 8, 0), 0;
+    }
     CASE("placements differ") return shmemx_region_create(100, 0, last ? SHMEMX_REGION_CYCLIC : SHMEMX_REGION_BLOCK, &region);
     CASE("region's options") return shmemx_region_create(100, 0, 7, &region);
     CASE("region's page") return shmemx_region_create(100, 100, 0, &region);
@@ -80,6 +122,11 @@ static int together(const char *what) {
         CASE("region_read to NULL") return shmemx_region_read(region, NULL, 0, 8), 0;
         CASE("region_write from NULL") return shmemx_region_write(region, 0, NULL, 8), 0;
         CASE("region_write from nowhere") return shmemx_region_write(region, 0, (void *)8, 8), 0;
+        CASE("region_start past the end") return shmemx_region_start_read(region, 96, 8) != NULL;
+        CASE("region_end of another") return shmemx_region_end(region, words), 0;
+        const void *start = shmemx_region_start_write(region, 8, 8);
+        CASE("region_end twice") return shmemx_region_end(region, start), shmemx_region_end(region, start), 0;
+        CASE("region_stats to NULL") return shmemx_region_stats(region, NULL), 0;
         shmemx_region_destroy(region);
         CASE("region_release of destroyed") return shmemx_region_release(region);
     }
