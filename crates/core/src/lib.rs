@@ -16,6 +16,7 @@
 //! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`], of slices `_slice`, between windows `_into` |
 //! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
+//! | work in supersteps (BSP) | [`Supersteps`] |
 //! | stream blocks to many PEs | [`Job::multicast`] |
 //!
 //! The front page of the crate `memonet` has guides, and the names in OpenSHMEM and MPI.
@@ -71,6 +72,7 @@ mod lifecycle;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod multicast;
+mod supersteps;
 mod sync;
 mod team;
 mod wait;
@@ -119,6 +121,7 @@ pub use endpoint::fabric::SignalOp;
 pub use job::Job;
 pub use lifecycle::start::JobOptions;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
+pub use supersteps::Supersteps;
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;
 #[cfg(not(loom))]

@@ -48,6 +48,7 @@ const CRATES: &[Rules] = &[
             "multicast",
             "collective",
             "dsm",
+            "supersteps",
             "lifecycle",
             "hosted",
             "far",
