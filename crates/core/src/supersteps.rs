@@ -158,13 +158,39 @@ impl<T: Plain> Supersteps<T> {
     #[inline]
     #[track_caller]
     pub fn put(&self, pe: usize, index: usize, from: &[T]) -> Result<()> {
+        self.place()?.put(pe, index, from)
+    }
+
+    /// [`put`](Self::put) of elements that other threads or PEs may write meanwhile, for front ends.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    ///
+    /// # Safety
+    /// `from` can be read for `count` elements.
+    #[track_caller]
+    pub unsafe fn put_from(
+        &self,
+        pe: usize,
+        index: usize,
+        from: *const T,
+        count: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the source. It is no element that is written: a program has
+        // the addresses of received elements alone, which lie in another window.
+        unsafe { self.place()?.put_from(pe, index, from, count) }
+    }
+
+    /// The window for puts.
+    #[inline]
+    fn place(&self) -> Result<&Window<T>> {
         if self.barrier.phase() == self.superstep {
             // S2: others may receive this superstep's puts already.
             return Err(Error::misuse(
                 "this PE has ended the superstep, in a step that met its deadline: call `step` before the next put",
             ));
         }
-        self.window_of(self.superstep).put(pe, index, from)
+        Ok(self.window_of(self.superstep))
     }
 
     /// Reads an element that this PE has received.

@@ -17,6 +17,7 @@ pub mod rma;
 pub mod session;
 pub mod setup;
 pub mod signal;
+pub mod supersteps;
 pub mod sync;
 pub mod team;
 pub mod transfer;

@@ -1,6 +1,6 @@
 //! Initialising and finalising the library, and questions about the job.
 
-use crate::calls::{active_set, barrier, memory, mutex, region, transfer, window};
+use crate::calls::{active_set, barrier, memory, mutex, region, supersteps, transfer, window};
 use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
 use crate::state::{check_result, contexts, current, die, get, join, or_die, set_current, teams};
@@ -75,6 +75,7 @@ pub unsafe fn finalize(call: &'static str) {
         unsafe {
             contexts::ALL.clear();
             transfer::ALL.clear();
+            supersteps::ALL.clear();
             barrier::ALL.clear();
             teams::ALL.clear();
             window::ALL.clear();
