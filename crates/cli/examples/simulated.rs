@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a network may do by itself: a multicast channel to all others, collectives of few integers,
+/// What a network may do by itself: a multicast channel to all others, collectives of few numbers,
 /// and broadcasts of many.
 fn offers(job: &Job) -> Result<()> {
     let others: Vec<usize> = (1..job.npes()).collect();

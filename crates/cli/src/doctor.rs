@@ -165,7 +165,7 @@ fn collectives() -> Result<ExitCode> {
             let network = match team.most_in_network() {
                 0 => String::new(),
                 most => {
-                    format!("  few integers, and up to {most} bytes of a broadcast, in the network")
+                    format!("  few numbers, and up to {most} bytes of a broadcast, in the network")
                 }
             };
             let multicast = match team.multicast_from() {

@@ -65,6 +65,31 @@ fn parallel_and_sequential_runs_agree() {
     }
 }
 
+/// Supersteps in order and overlapped come to the same temperatures; with wires, a superstep that
+/// overlaps does not wait for its barrier.
+#[test]
+fn supersteps_are_right() {
+    let path = EXAMPLES.join("supersteps").into_os_string().into_string().unwrap();
+    let places = [["--bind", "none"], ["--fabric", "far"], ["--machine", "scc"]];
+    for (pes, cells) in [("1", "5"), ("3", "2"), ("4", "16")] {
+        for place in places {
+            let ended = run_for_a_minute(&[&["-n", pes], &place[..], &[&path, cells]].concat());
+            assert_eq!(ended.status, 0, "{pes} {place:?}: {ended:?}");
+            let lines: Vec<_> = ended.stdout.lines().collect();
+            assert_eq!(lines.len(), 2, "{pes} {place:?}: {ended:?}");
+            let times: Vec<f64> = lines
+                .iter()
+                .zip(["right: in order, ", "right: overlapped, "])
+                .map(|(line, begin)| {
+                    let time = line.strip_prefix(begin).and_then(|rest| rest.split(' ').next());
+                    time.and_then(|time| time.parse().ok()).unwrap_or_else(|| panic!("{ended:?}"))
+                })
+                .collect();
+            assert!(place[1] != "scc" || pes != "4" || times[1] < times[0], "{ended:?}");
+        }
+    }
+}
+
 /// The numbers of `radix` are more than 4 MiB at each home and are read at once; the other programs
 /// have no block that long.
 #[test]

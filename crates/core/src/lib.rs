@@ -17,6 +17,7 @@
 //! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
 //! | send messages to one PE, receive them from all | [`Messages`] |
+//! | work in supersteps (BSP) | [`Supersteps`] |
 //! | stream blocks to many PEs | [`Job::multicast`] |
 //!
 //! The front page of the crate `memonet` has guides, and the names in OpenSHMEM and MPI.
@@ -73,6 +74,7 @@ mod lifecycle;
 mod loom_tests;
 mod messages;
 mod multicast;
+mod supersteps;
 mod sync;
 mod team;
 mod wait;
@@ -114,14 +116,15 @@ pub use base::error::{Call, Cause, Error, Lost, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
-    And, By, CollectiveAlgorithm, Destinations, Elements, Goal, Integers, Max, Min, Number,
-    Operator, Or, Product, Span, Sum, SymmetricRange, Xor,
+    And, By, CollectiveAlgorithm, Destinations, Elements, Goal, Max, Min, Number, NumberKind,
+    Numbers, Operator, Or, Product, Span, Sum, SymmetricRange, Xor,
 };
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;
 pub use lifecycle::start::JobOptions;
 pub use messages::Messages;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
+pub use supersteps::Supersteps;
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;
 #[cfg(not(loom))]

@@ -35,6 +35,7 @@
 //! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`] | `shmem_sum_reduce`, `shmem_fcollect`, `shmem_broadcast` | `MPI_Allreduce`, `MPI_Allgather`, `MPI_Bcast` |
 //! | exclude others | [`dsm::Mutex`], [`Window::lock`] | `shmem_set_lock` | `MPI_Win_lock` |
 //! | share data by guards | [`dsm`] | - | - |
+//! | work in supersteps (BSP) | [`Supersteps::put`], [`Supersteps::step`] | - | - |
 //! | stream blocks to many PEs | [`Job::multicast`] | - | - |
 //!
 //! The programs below run on threads, so that they are tests of this page. A program of processes

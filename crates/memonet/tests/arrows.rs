@@ -49,6 +49,7 @@ const CRATES: &[Rules] = &[
             "multicast",
             "collective",
             "dsm",
+            "supersteps",
             "lifecycle",
             "hosted",
             "far",

@@ -20,6 +20,7 @@ mod state {
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Team(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Barrier(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Transfer(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Supersteps(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Window(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Mutex(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct RwLock(pub usize);

@@ -236,6 +236,22 @@ fn no_more_is_fitted_than_may_be_and_the_rest_is_predicted_well() {
     assert_eq!(of_dimmnet, expected);
 }
 
+/// Two supersteps give the constants of the cost model, which predicts all others within 30 percent;
+/// and supersteps that overlap hide the barrier behind the work.
+#[test]
+fn the_cost_model_of_supersteps_holds() {
+    let rows = rows("scc.supersteps");
+    let errors: Vec<_> = rows.iter().filter(|row| row.id.contains("model_error")).collect();
+    assert_eq!(errors.len(), 4);
+    for row in errors {
+        assert!(row.simulated < 30.0, "{}: {} %", row.id, row.simulated);
+    }
+    let of = |id: &str| rows.iter().find(|row| row.id == id).expect("a row").simulated;
+    let (strict, overlapped) =
+        (of("scc.superstep_without_puts_ns"), of("scc.superstep_without_puts_overlapped_ns"));
+    assert!(overlapped < 0.9 * strict, "{overlapped} of {strict} ns");
+}
+
 #[test]
 fn a_tree_of_eight_grows_more_slowly_than_an_exchange_of_pairs() {
     let rows = rows("dimmnet-1.barrier");

@@ -402,7 +402,7 @@ fn a_barrier_without_wires_is_a_deadlock() {
     assert!(matches!(error, Err(Error::Deadlock { .. })), "{error:?}");
 }
 
-/// Where a machine has collectives in the network, those of the library of few integers go by them,
+/// Where a machine has collectives in the network, those of the library of few numbers go by them,
 /// in parts where they are longer: the results are those of software.
 #[test]
 fn collectives_by_hardware() {
@@ -463,6 +463,76 @@ fn collectives_by_hardware() {
                 assert_eq!((*most, *none), (16 * 56, 0));
                 assert_eq!(hard, soft, "PE {pe} of {pes}");
             }
+        }
+    }
+}
+
+/// Reductions and scans of floating-point numbers have the same bits by the boards as by messages,
+/// and are faster.
+#[test]
+fn floats_by_hardware() {
+    use memonet_core::{Max, Min, Product, Sum, Window};
+    fn rounds<T>(job: &Job, values: &[T], bits: impl Fn(T) -> u64) -> (Vec<u64>, Duration)
+    where
+        T: memonet_core::Plain + memonet_core::Number,
+        Sum: memonet_core::Operator<T>,
+        Min: memonet_core::Operator<T>,
+        Max: memonet_core::Operator<T>,
+        Product: memonet_core::Operator<T>,
+    {
+        let len = values.len();
+        let w: Window<T> = job.window(2 * len).unwrap();
+        let (from, to) = (w.span(0..len).unwrap(), w.span(len..2 * len).unwrap());
+        let (world, last) = (job.world(), job.npes() - 1);
+        w.write_from(0, values);
+        let mut all = Vec::new();
+        let mut note = || all.extend(w.to_vec().into_iter().map(&bits));
+        job.barrier().unwrap();
+        let begin = now();
+        world.all_reduce_into(Sum, to, from).unwrap();
+        let took = now() - begin;
+        note();
+        for root in [0, last / 2, last] {
+            world.reduce_into(Sum, root, to, from).unwrap();
+            note();
+        }
+        world.scan_into(Sum, to, from).unwrap();
+        note();
+        world.exclusive_scan_into(to, from).unwrap();
+        note();
+        world.all_reduce_into(Min, to, from).unwrap();
+        note();
+        world.scan_into(Max, to, from).unwrap();
+        note();
+        world.all_reduce_into(Product, to, from).unwrap();
+        note();
+        job.barrier().unwrap();
+        (all, took)
+    }
+    for pes in [2, 5, 18] {
+        let on = |machine: &str| {
+            let machine = Machine::load(machine).unwrap();
+            let done = run(&machine, pes, &Options::default(), |job| {
+                let me = job.pe() as f64;
+                // Sums of these depend on the order of additions; the last two try signs and NaN.
+                let mut doubles: Vec<f64> = (1..9).map(|i| (me + 0.1) / f64::from(i)).collect();
+                doubles.extend([1e16 * (me - 1.0), if me == 1.0 { f64::NAN } else { -me }]);
+                let singles: Vec<f32> = doubles.iter().map(|&value| value as f32).collect();
+                let doubles = rounds(&job, &doubles, f64::to_bits);
+                [doubles, rounds(&job, &singles, |value| value.to_bits().into())]
+            });
+            done.unwrap().results
+        };
+        let (hardware, software) = (on("scc"), on("fast-ethernet-udp"));
+        let times = |results: &[[(Vec<u64>, Duration); 2]], kind: usize| {
+            results.iter().map(|of| of[kind].1).max().expect("there are PEs")
+        };
+        for kind in [0, 1] {
+            for (hard, soft) in hardware.iter().zip(&software) {
+                assert_eq!(hard[kind].0, soft[kind].0, "{pes} PEs");
+            }
+            let (hard, soft) = (times(&hardware, kind), times(&software, kind));
+            assert!(hard < soft, "{pes} PEs: {hard:?} by the boards, {soft:?} by messages");
         }
     }
 }

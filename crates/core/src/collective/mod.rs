@@ -37,7 +37,7 @@
 //! others sends it once, in whatever collective.
 //!
 //! Where the fabric offers to make collectives in the network (`network`), it makes some of those
-//! of all PEs: broadcasts of a few bytes, reductions and scans of a few integers. Where it offers
+//! of all PEs: broadcasts of a few bytes, reductions and scans of a few numbers. Where it offers
 //! datagrams that the network copies (`multicast`), larger broadcasts to two or more members go by
 //! datagrams instead of directly, once that pays.
 //!
@@ -101,7 +101,7 @@ mod values;
 pub use crate::team::place::SymmetricRange;
 pub use choice::Algorithm as CollectiveAlgorithm;
 pub use operator::{
-    And, By, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor,
+    And, By, Elements, Goal, Max, Min, Number, NumberKind, Numbers, Operator, Or, Product, Sum, Xor,
 };
 
 use crate::base::error::{Error, Quick, Result};
@@ -320,7 +320,7 @@ mod tests {
                 SymmetricRange { offset: end - 16, bytes: 8 },
                 SymmetricRange { offset: end - 4, bytes: 8 },
             );
-            let bytes = Elements { size: 1, combine: &|_, _, _| {}, integers: None };
+            let bytes = Elements { size: 1, combine: &|_, _, _| {}, numbers: None };
             for (to, from) in [(good, bad), (bad, good)] {
                 for refused in [
                     team.broadcast_places(0, to, from),

@@ -26,11 +26,11 @@ pub struct Elements<'a> {
     /// Combines `count` elements at the second address into those at the first; both are aligned
     /// private memory.
     pub combine: &'a dyn Fn(*mut u8, *const u8, usize),
-    /// The operation, where the elements are integers and a network may know it.
-    pub integers: Option<Integers>,
+    /// The operation, where the elements are numbers and a network may know it.
+    pub numbers: Option<Numbers>,
 }
 
-shows!([] Elements<'_> as "Elements", |it| size = it.size, integers = it.integers);
+shows!([] Elements<'_> as "Elements", |it| size = it.size, numbers = it.numbers);
 
 impl Elements<'_> {
     /// Combines the blocks of `ranks`, in this order, and gives the address of the total. `load`
@@ -86,20 +86,38 @@ pub trait Operator<T>: Copy {
     /// rank.
     fn combine(self, lower: T, higher: T) -> T;
 
-    /// The operation on integers that this is, for networks that make collectives. `None` where
-    /// elements are no integers or networks do not know the operation.
-    fn integers(self) -> Option<Integers> {
+    /// The operation on numbers that this is, for networks that make collectives. `None` where
+    /// elements are no numbers or networks do not know the operation.
+    fn numbers(self) -> Option<Numbers> {
         None
     }
 }
 
-/// Elements that are integers of 1, 2, 4 or 8 bytes, and how they are combined.
+/// Elements that are integers of 1, 2, 4 or 8 bytes or floating-point numbers of 4 or 8, and how
+/// they are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Integers {
-    /// The operation on the integers, widened to 64 bits.
+pub struct Numbers {
+    /// The operation on the numbers, widened to 64 bits.
     pub operator: WordOperator,
-    /// Whether they have a sign.
-    pub signed: bool,
+    /// What their bits mean.
+    pub kind: NumberKind,
+}
+
+/// What the bits of a number mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberKind {
+    /// An integer without a sign.
+    Unsigned,
+    /// An integer with a sign, in two's complement.
+    Signed,
+    /// A floating-point number (IEEE 754).
+    Float,
+}
+
+impl NumberKind {
+    const fn of_integer(signed: bool) -> NumberKind {
+        if signed { NumberKind::Signed } else { NumberKind::Unsigned }
+    }
 }
 
 /// The sum; of integers, wrapping. MPI: `MPI_SUM`.
@@ -149,11 +167,23 @@ impl<T, F: Fn(T, T) -> T + Copy> Operator<T> for By<F> {
 /// A number whose zero is all zero bytes. Exclusive scans begin with this zero.
 pub trait Number: Plain {}
 
+macro_rules! kind_of {
+    (f32) => {
+        NumberKind::Float
+    };
+    (f64) => {
+        NumberKind::Float
+    };
+    ($t:tt) => {
+        NumberKind::of_integer(<$t>::MIN != 0)
+    };
+}
+
 macro_rules! operators {
     ($($operator:ident $a:ident $b:ident $combined:expr, $words:expr, for $types:tt;)*) => {
         $(operators!(@ $operator $a $b $combined; $words; $types);)*
     };
-    (@ $operator:ident $a:ident $b:ident $combined:expr; $words:expr; ($($t:ty)*)) => {$(
+    (@ $operator:ident $a:ident $b:ident $combined:expr; $words:expr; ($($t:tt)*)) => {$(
         impl Operator<$t> for $operator {
             #[inline]
             fn combine(self, $a: $t, $b: $t) -> $t {
@@ -161,9 +191,9 @@ macro_rules! operators {
             }
 
             #[inline]
-            fn integers(self) -> Option<Integers> {
+            fn numbers(self) -> Option<Numbers> {
                 let operator: Option<WordOperator> = $words;
-                operator.map(|operator| Integers { operator, signed: <$t>::MIN != <$t>::default() })
+                operator.map(|operator| Numbers { operator, kind: kind_of!($t) })
             }
         }
     )*};
@@ -174,12 +204,13 @@ operators! {
     Product a b a.wrapping_mul(b), None, for (u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
     Min a b a.min(b), Some(WordOperator::Min), for (u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
     Max a b a.max(b), Some(WordOperator::Max), for (u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
-    Min a b a.min(b), None, for (f32 f64);
-    Max a b a.max(b), None, for (f32 f64);
+    Min a b a.min(b), Some(WordOperator::Min), for (f32 f64);
+    Max a b a.max(b), Some(WordOperator::Max), for (f32 f64);
     And a b a & b, Some(WordOperator::And), for (u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
     Or a b a | b, Some(WordOperator::Or), for (u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
     Xor a b a ^ b, None, for (u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
-    Sum a b a + b, None, for (f32 f64);
+    Sum a b a + b, Some(WordOperator::AddSingle), for (f32);
+    Sum a b a + b, Some(WordOperator::AddDouble), for (f64);
     Product a b a * b, None, for (f32 f64);
 }
 

@@ -233,7 +233,7 @@ impl Team {
             }
         };
         let elements =
-            Elements { size: size_of::<T>(), combine: &combine, integers: operator.integers() };
+            Elements { size: size_of::<T>(), combine: &combine, numbers: operator.numbers() };
         let _whole = NoPanic(self);
         self.combine(&elements, goal, to, from)
     }
@@ -277,9 +277,9 @@ impl Team {
             goal,
             words: as_words(elements, goal, from.bytes),
         });
-        match (algorithm, elements.integers) {
-            (Algorithm::Network, Some(integers)) => {
-                self.combine_in_network(elements.size, integers, goal, to, from)
+        match (algorithm, elements.numbers) {
+            (Algorithm::Network, Some(numbers)) => {
+                self.combine_in_network(elements.size, numbers, goal, to, from)
             }
             (Algorithm::Nodes, _) if from.bytes * self.len() > EAGER_BYTES => {
                 self.all_reduce_by_chain(elements, to, from)

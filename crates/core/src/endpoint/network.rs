@@ -87,11 +87,16 @@ pub enum NetworkCollective {
     Scan(WordOperator),
 }
 
-/// How unsigned words of 64 bits are combined.
+/// How words of 64 bits are combined: unsigned integers, unless an operator says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordOperator {
     /// The sum, wrapping.
     Add,
+    /// The sum of doubles, taken in the order of ranks and rounded after each addition.
+    AddDouble,
+    /// The same of single-precision numbers, each in the lower half of a word whose upper half is
+    /// zero.
+    AddSingle,
     /// The least.
     Min,
     /// The largest.

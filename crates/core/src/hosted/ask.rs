@@ -325,8 +325,15 @@ const TO_ONE: u8 = 1;
 const BYTES: u8 = 1;
 const EQUAL: u8 = 2;
 
-const OPERATORS: [WordOperator; 5] =
-    [WordOperator::Add, WordOperator::Min, WordOperator::Max, WordOperator::And, WordOperator::Or];
+const OPERATORS: [WordOperator; 7] = [
+    WordOperator::Add,
+    WordOperator::Min,
+    WordOperator::Max,
+    WordOperator::And,
+    WordOperator::Or,
+    WordOperator::AddDouble,
+    WordOperator::AddSingle,
+];
 
 /// Kind, operator and root of a collective, as numbers.
 fn collective(what: NetworkCollective) -> (u8, u8, u32) {

@@ -106,6 +106,7 @@ mod segments;
 mod setup;
 mod splits;
 mod strided;
+mod supersteps;
 mod teams;
 mod threads;
 mod transfers;

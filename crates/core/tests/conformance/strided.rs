@@ -305,7 +305,7 @@ fn places(setup: Setup) {
                         unsafe { *into.cast::<u64>().add(i) ^= *with.cast::<u64>().add(i) };
                     }
                 };
-                let words_xored = Elements { size: 8, combine: &combine, integers: None };
+                let words_xored = Elements { size: 8, combine: &combine, numbers: None };
                 job.world().combine_places(&words_xored, Goal::All, at(n, 1), at(0, 1))?;
                 let xored = (0..len).map(|i| (0..n).fold(0, |all, rank| all ^ sent(rank, i)));
                 assert_eq!(words(n), xored.collect::<Vec<_>>());
@@ -347,7 +347,7 @@ fn places_that_do_not_fit(setup: Setup) {
                     place(2000, 2 * small),
                     Destinations::InTheCall,
                 ));
-                let words = Elements { size: 8, combine: &|_, _, _| {}, integers: None };
+                let words = Elements { size: 8, combine: &|_, _, _| {}, numbers: None };
                 length(team.combine_places(
                     &words,
                     Goal::All,
@@ -362,7 +362,7 @@ fn places_that_do_not_fit(setup: Setup) {
                 ));
             }
             length(team.all_to_all_places(place(0, 7), place(8, 7), Destinations::InTheCall));
-            let nothing = Elements { size: 0, combine: &|_, _, _| {}, integers: None };
+            let nothing = Elements { size: 0, combine: &|_, _, _| {}, numbers: None };
             let refused = team.combine_places(&nothing, Goal::All, place(0, 8), place(8, 8));
             assert!(matches!(refused, Err(Error::Misuse { .. })));
             let refused =

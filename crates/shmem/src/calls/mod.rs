@@ -19,6 +19,7 @@ pub mod rwlock;
 pub mod session;
 pub mod setup;
 pub mod signal;
+pub mod supersteps;
 pub mod sync;
 pub mod team;
 pub mod transfer;

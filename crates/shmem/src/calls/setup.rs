@@ -1,7 +1,7 @@
 //! Initialising and finalising the library, and questions about the job.
 
 use crate::calls::{
-    active_set, barrier, memory, messages, mutex, region, rwlock, transfer, window,
+    active_set, barrier, memory, messages, mutex, region, rwlock, supersteps, transfer, window,
 };
 use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
@@ -77,6 +77,7 @@ pub unsafe fn finalize(call: &'static str) {
         unsafe {
             contexts::ALL.clear();
             transfer::ALL.clear();
+            supersteps::ALL.clear();
             barrier::ALL.clear();
             teams::ALL.clear();
             window::ALL.clear();

@@ -39,6 +39,11 @@ impl Team {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Barrier(pub usize);
 
+/// `shmemx_supersteps_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Supersteps(pub usize);
+
 /// `shmemx_transfer_t`.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -248,6 +248,10 @@ fn handles() {
         ("destroy the world", "shmem_team_destroy", &["team: ", "predefined"]),
         ("no team at all", "shmem_team_n_pes", &["team: this is no team"]),
         ("barrier destroyed", "shmemx_barrier_wait", &["barrier: ", destroyed]),
+        ("supersteps destroyed", "shmemx_supersteps_step", &["steps: ", destroyed]),
+        ("superstep_put past the end", "shmemx_supersteps_put", &["96..96+8", "100"]),
+        ("superstep_put to nobody", "shmemx_supersteps_put", &["pe: there is no PE"]),
+        ("supersteps differ", "shmemx_supersteps_create", &["PE "]),
     ] {
         told(Who::Together, false, mistake, call, words);
     }
@@ -292,6 +296,7 @@ fn nowhere_for_a_result() {
         ("split_2d, x to NULL", "shmem_team_split_2d", "xaxis_team"),
         ("split_2d, y to NULL", "shmem_team_split_2d", "yaxis_team"),
         ("barrier_create to NULL", "shmemx_barrier_create", "barrier"),
+        ("supersteps_create to NULL", "shmemx_supersteps_create", "steps"),
         ("window_create to NULL", "shmemx_window_create", "window"),
         ("mutex_create to NULL", "shmemx_mutex_create", "mutex"),
         ("variables: to NULL", "shmemx_mutex_create_variables", "mutex"),

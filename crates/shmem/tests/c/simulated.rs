@@ -107,3 +107,21 @@ fn waits_of_cxx_end_by_the_machines_time() {
         assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{}", program.display());
     }
 }
+
+/// The example of the reduced barrier code: no phase is passed too early, and on SCC, whose barriers
+/// go by wires, one code for a phase takes less time than an arrival and a wait.
+#[test]
+fn the_reduced_code_hides_the_barrier() {
+    let folder = folder();
+    let program = folder.path().join("rbc");
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rbc.c");
+    assert_success(installed("oshcc").args(["-O2", "-o"]).arg(&program).arg(text));
+    assert_eq!(sorted(3, &[], &program, &[]).len(), 1);
+    for npes in [2, 4] {
+        let line = sorted(npes, &["--machine", "scc"], &program, &[]).remove(0);
+        let numbers = line.split(' ').filter_map(|word| word.parse().ok());
+        let [two_codes, one_code]: [f64; 2] = numbers.collect::<Vec<_>>().try_into().unwrap();
+        assert!(two_codes < 10.0, "by the wires: {line}");
+        assert!(one_code < 0.95 * two_codes, "{line}");
+    }
+}

@@ -22,6 +22,7 @@ mod rivals;
 mod scale;
 mod scc;
 mod sr2201;
+mod supersteps;
 
 use crate::error::Error;
 pub use outcome::{
@@ -76,6 +77,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "scc",
         summary: "barriers by wires against messages; collectives in the network",
         run: scc::run,
+    },
+    Experiment {
+        name: "scc.supersteps",
+        summary: "supersteps (BSP) against their cost model w + g h + l, for 2 to 16 PEs",
+        run: supersteps::run,
     },
     Experiment {
         name: "fagus",

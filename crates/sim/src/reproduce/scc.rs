@@ -87,6 +87,7 @@ fn collective(machine: &str, nodes: usize, what: Goal) -> Result<f64, Error> {
                 Goal::Broadcast => world.broadcast_into(0, to, from),
                 Goal::Reduce => world.reduce_into(Sum, 0, to, from),
                 Goal::AllReduce => world.all_reduce_into(Sum, to, from),
+                Goal::AllReduceDouble => world.all_reduce(Sum, 0.5_f64).map(drop),
                 Goal::Scan => world.scan_into(Sum, to, from),
             }
             .expect(ALL);
@@ -108,6 +109,7 @@ enum Goal {
     Broadcast,
     Reduce,
     AllReduce,
+    AllReduceDouble,
     Scan,
 }
 
@@ -251,10 +253,11 @@ pub fn run() -> Result<Outcome, Error> {
         ("reduce", Goal::Reduce),
         ("all-reduce", Goal::AllReduce),
         ("scan", Goal::Scan),
+        ("all-reduce of a double", Goal::AllReduceDouble),
     ];
     for (label, what) in goals {
         let times = over(&nodes, |nodes| collective("scc", nodes, what))?;
-        let id = format!("scc.{}_8_bytes_4_nodes_ns", label.replace('-', "_"));
+        let id = format!("scc.{}_8_bytes_4_nodes_ns", label.replace(['-', ' '], "_"));
         outcome.rows.push(Row::predicted(id, "ns", times[1].1));
         outcome.curves.push(curve("scc: collectives of 8 bytes", label, times));
     }

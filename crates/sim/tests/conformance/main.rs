@@ -75,6 +75,7 @@ of_the_core!(
     setup "../../../core/tests/conformance/setup.rs",
     splits "../../../core/tests/conformance/splits.rs",
     strided "../../../core/tests/conformance/strided.rs",
+    supersteps "../../../core/tests/conformance/supersteps.rs",
     teams "../../../core/tests/conformance/teams.rs",
     transfers "../../../core/tests/conformance/transfers.rs",
     values "../../../core/tests/conformance/values.rs",

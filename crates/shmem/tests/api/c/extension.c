@@ -1,4 +1,4 @@
-/* Extensions: split-phase barriers, prepared puts, restricted windows, shared data; and names that standard functions had as extensions. */
+/* Extensions: split-phase barriers, supersteps, prepared puts, restricted windows, shared data; and names that standard functions had as extensions. */
 #include "teams.h"
 
 static long words[MAX_PES], stepped[MAX_PES];
@@ -32,6 +32,30 @@ static void barriers(const struct team *team) {
     for (int i = 0; i < team->size; i++) stepped[i] = 0;
     shmemx_barrier_destroy(barrier);
     shmemx_barrier_destroy(other);
+}
+
+/* What is put in one superstep is received in the next, or, overlapped, in the one after it. */
+static void supersteps(void) {
+    enum { COUNT = 3 };
+    for (int overlapped = 0; overlapped < 2; overlapped++) {
+        shmemx_supersteps_t steps;
+        CHECK(shmemx_supersteps_create(npes * COUNT * sizeof(long), overlapped, &steps) == 0, "supersteps");
+        for (long superstep = 1; superstep <= 20; superstep++) {
+            /* In every third one, nobody puts. */
+            long from = superstep - 1 - overlapped, put[COUNT];
+            for (int pe = 0; pe < npes && superstep % 3; pe++) {
+                for (int i = 0; i < COUNT; i++) put[i] = superstep * 10000 + me * 100 + pe * 10 + i;
+                shmemx_supersteps_put(steps, me * sizeof put, put, sizeof put, pe);
+            }
+            const long *got = (const long *)shmemx_supersteps_received(steps);
+            for (int i = 0; i < npes * COUNT; i++) {
+                long expected = from > 0 && from % 3 ? from * 10000 + i / COUNT * 100 + me * 10 + i % COUNT : 0;
+                CHECK(got[i] == expected, "superstep %ld, %d: %ld, not %ld", superstep, i, got[i], expected);
+            }
+            shmemx_supersteps_step(steps);
+        }
+        shmemx_supersteps_destroy(steps);
+    }
 }
 
 /* Prepared once, started again and again with what the source then holds. */
@@ -222,6 +246,7 @@ int main(void) {
     }
     shmemx_barrier_t none;
     CHECK(shmemx_barrier_create(SHMEM_TEAM_INVALID, &none) != 0, "no team");
+    supersteps();
     transfers();
     for (int i = 0; i < 3; i++) windows();
     mutexes();

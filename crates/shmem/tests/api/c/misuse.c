@@ -60,6 +60,7 @@ static int together(const char *what) {
     CASE("split_2d, x to NULL") return shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, NULL, NULL, 0, &team);
     CASE("split_2d, y to NULL") return shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, &team, NULL, 0, NULL);
     CASE("barrier_create to NULL") return shmemx_barrier_create(SHMEM_TEAM_WORLD, NULL);
+    CASE("supersteps_create to NULL") return shmemx_supersteps_create(8, 0, NULL);
     CASE("window_create to NULL") return shmemx_window_create(8, right, NULL);
     CASE("mutex_create to NULL") return shmemx_mutex_create(NULL, 8, NULL);
     CASE("region_create to NULL") return shmemx_region_create(8, 0, SHMEMX_REGION_BLOCK, NULL);
@@ -173,6 +174,26 @@ static int together(const char *what) {
         shmemx_barrier_create(SHMEM_TEAM_WORLD, &barrier);
         shmemx_barrier_destroy(barrier);
         return shmemx_barrier_wait(barrier), 0;
+    }
+    CASE("supersteps destroyed") {
+        shmemx_supersteps_t steps;
+        shmemx_supersteps_create(8, 0, &steps);
+        shmemx_supersteps_destroy(steps);
+        return shmemx_supersteps_step(steps), 0;
+    }
+    CASE("superstep_put past the end") {
+        shmemx_supersteps_t steps;
+        shmemx_supersteps_create(100, 0, &steps);
+        return shmemx_supersteps_put(steps, 96, words, 8, me), 0;
+    }
+    CASE("superstep_put to nobody") {
+        shmemx_supersteps_t steps;
+        shmemx_supersteps_create(100, 0, &steps);
+        return shmemx_supersteps_put(steps, 0, words, 8, npes), 0;
+    }
+    CASE("supersteps differ") {
+        shmemx_supersteps_t steps;
+        return shmemx_supersteps_create(last ? 100 : 200, 0, &steps);
     }
     /* With all checks on. */
     CASE("broadcast, nelems differ") return shmem_long_broadcast(SHMEM_TEAM_WORLD, words, words + 50, last ? 3 : 2, 0);

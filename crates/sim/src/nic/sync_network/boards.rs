@@ -23,6 +23,18 @@ pub struct Parameters {
     pub packet_read: Ps,
     /// The driver's work for a message.
     pub handle: Ps,
+    /// What a board that adds floating-point numbers takes longer to pass a packet on.
+    pub float_delay: Ps,
+}
+
+/// Whether the packet that waits at a board for a decision has gone through the board's adder of
+/// floating-point numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Adder {
+    #[default]
+    Idle,
+    Busy,
+    Done,
 }
 
 /// Packets name boards by 16 bits.
@@ -77,6 +89,8 @@ pub struct Board {
     pub begun: u16,
     /// The collective that the board is in.
     pub part: Option<Part>,
+    /// For each direction.
+    pub adders: [Adder; 2],
     /// Packets that the host has read, each with its sender.
     pub inbox: VecDeque<(u16, Payload)>,
     /// Calls that wait for a packet.
@@ -127,6 +141,8 @@ pub enum Later {
     Packets(bool),
     /// The host has written its part of a collective.
     Begin,
+    /// The adder has the first sum of the packet that comes in this direction.
+    Added(Direction),
     /// A look reads whether the collective is over.
     Ended(Op, Ps),
     /// The host has read a packet.
@@ -170,7 +186,8 @@ impl SyncNetwork {
             ));
         }
         let wires = wire_times(&machine.section("wires"))?;
-        let times = chain_times(&machine.section("chain"), nodes)?;
+        let chain = machine.section("chain");
+        let times = chain_times(&chain, nodes)?;
         Ok(SyncNetwork {
             lan: LogGp::build(machine, nodes, Owner::Lan)?,
             is: Parameters {
@@ -180,6 +197,7 @@ impl SyncNetwork {
                 packet_write: host.time("packet_write")?,
                 packet_read: host.time("packet_read")?,
                 handle: machine.section("agent").time("handle")?,
+                float_delay: chain.time("float_delay")?,
             },
             wires: Wires::new(nodes as usize, wires),
             chain: Chain::new(nodes as usize, times),

@@ -8,6 +8,10 @@
 //! scan        first ─► last: every member combines its part with what passes, and takes the result
 //! ```
 //!
+//! Sums of floating-point numbers depend on the order of additions, which is that of ranks. So
+//! their parts all meet at the last member, as in a scan: of an all-reduce it sends the total to
+//! all, of a reduce to the root.
+//!
 //! A packet that comes before the board's own part waits in its buffer.
 
 use super::chain::{Direction, PAYLOAD_BYTES, Packet};
@@ -32,18 +36,21 @@ const REDUCE: u8 = 2;
 const BROADCAST: u8 = 3;
 const SCAN: u8 = 4;
 
-/// Combines the words of two packets.
+/// Combines the words of two packets, of which `a` is that of lower ranks.
 fn combine(
     operator: Operator,
     a: &[u8; PAYLOAD_BYTES],
     b: &[u8; PAYLOAD_BYTES],
 ) -> [u8; PAYLOAD_BYTES] {
+    let single = |word: u64| f32::from_bits(word as u32);
     let mut result = [0; PAYLOAD_BYTES];
     for ((result, a), b) in result.chunks_exact_mut(8).zip(a.chunks_exact(8)).zip(b.chunks_exact(8))
     {
         let [a, b] = [a, b].map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
         let word = match operator {
             Operator::Add => a.wrapping_add(b),
+            Operator::AddDouble => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
+            Operator::AddSingle => (single(a) + single(b)).to_bits().into(),
             Operator::Min => a.min(b),
             Operator::Max => a.max(b),
             Operator::And => a & b,
@@ -128,8 +135,12 @@ impl Part {
         }
     }
 
+    /// The member from which a broadcast comes, or at which the parts of a reduction meet.
     fn root(&self) -> u32 {
         match self.what {
+            Collective::Reduce { .. } | Collective::AllReduce(_) if self.adds_floats() => {
+                self.last()
+            }
             Collective::Broadcast { root } | Collective::Reduce { root, .. } => root,
             Collective::AllReduce(_) => self.members.len() as u32 / 2,
             Collective::Scan(_) => 0,
@@ -152,6 +163,16 @@ impl Part {
         }
     }
 
+    fn adds_floats(&self) -> bool {
+        matches!(operator_of(self.what), Operator::AddDouble | Operator::AddSingle)
+    }
+
+    /// Whether the board adds floating-point numbers of its own to those of this packet.
+    pub fn adds_floats_to(&self, packet: &Packet) -> bool {
+        let adds = self.adds_floats() && matches!(packet.code, REDUCE | SCAN);
+        adds && self.written && packet.number == self.number
+    }
+
     /// Sends the value to all others.
     fn spread(&self) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -168,6 +189,9 @@ impl Part {
     fn gathered(&self) -> Vec<Step> {
         let mut steps = match self.what {
             Collective::AllReduce(_) => self.spread(),
+            Collective::Reduce { root, .. } if root != self.rank => {
+                vec![Step::Send(Direction::Down, self.packet(BROADCAST, root))]
+            }
             _ => Vec::new(),
         };
         steps.push(Step::Done);
@@ -202,9 +226,10 @@ impl Part {
         }
     }
 
-    /// A board that is no root has given its part.
+    /// A board has given its part. It is done unless a result comes to it, or by it.
     fn given(&self) -> Option<Step> {
-        matches!(self.what, Collective::Reduce { .. }).then_some(Step::Done)
+        let Collective::Reduce { root, .. } = self.what else { return None };
+        (root == self.root() || self.rank < root).then_some(Step::Done)
     }
 
     /// Decides about a packet of a collective that has come to the board. Returns nothing while the
@@ -237,7 +262,10 @@ impl Part {
             }
             _ => {
                 (self.value, self.len) = (packet.payload, packet.len);
-                Decision { passes: passes(packet.payload), for_host: true, steps: Vec::new() }
+                // The total of a reduction passes boards whose hosts get nothing.
+                let for_host = self.has_result();
+                let steps = if for_host { Vec::new() } else { vec![Step::Done] };
+                Decision { passes: passes(packet.payload), for_host, steps }
             }
         })
     }

@@ -1,6 +1,6 @@
 //! What is due at a board, carried out.
 
-use super::boards::{Later, Membership, SyncNetwork};
+use super::boards::{Adder, Later, Membership, SyncNetwork};
 use super::chain::{self, Agenda, Direction, Due, Notice};
 use super::collective::{Found, SEND, Step};
 use crate::host::Answer;
@@ -43,6 +43,10 @@ impl SyncNetwork {
                 let part = self.boards[board].part.as_mut().expect("begun once");
                 let steps = part.begin();
                 self.steps(cx, node, steps);
+                self.decide(cx, node);
+            }
+            Later::Added(direction) => {
+                self.boards[board].adders[direction as usize] = Adder::Done;
                 self.decide(cx, node);
             }
             Later::Chain(direction, due) => self.moved(cx, node, direction, due),
@@ -194,6 +198,9 @@ impl SyncNetwork {
             let [sender, receiver] = [usize::from(packet.from), node.index()]
                 .map(|board| self.boards[board].collectives);
             let of_one_group = receiver.is_some() && receiver == sender;
+            if of_one_group && self.is_adding(cx, node, direction, &packet) {
+                continue;
+            }
             let board = &mut self.boards[node.index()];
             let (passes, for_host, steps) = if packet.code == SEND || !of_one_group {
                 ((!here).then_some(packet), here, Vec::new())
@@ -210,6 +217,33 @@ impl SyncNetwork {
             self.steps(cx, node, steps);
             if notice.is_some() {
                 self.for_host(cx, node, direction);
+            }
+        }
+    }
+
+    /// Whether a packet still has to go through the board's adder of floating-point numbers.
+    fn is_adding(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        direction: Direction,
+        packet: &chain::Packet,
+    ) -> bool {
+        let board = &mut self.boards[node.index()];
+        if !board.part.as_ref().is_some_and(|part| part.adds_floats_to(packet)) {
+            return false;
+        }
+        let adder = &mut board.adders[direction as usize];
+        match adder {
+            Adder::Idle => {
+                *adder = Adder::Busy;
+                self.at(cx, cx.now() + self.is.float_delay, node, Later::Added(direction));
+                true
+            }
+            Adder::Busy => true,
+            Adder::Done => {
+                *adder = Adder::Idle;
+                false
             }
         }
     }

@@ -405,15 +405,18 @@ fn collectives_cut_through() {
         results(&mut bench, &members, group).into_iter().map(|(end, _)| end).max().unwrap() - begin
     };
     let operator = Operator::Add;
-    let whats = [
-        Collective::Broadcast { root: 0 },
-        Collective::Reduce { root: 0, operator },
-        Collective::AllReduce(operator),
-        Collective::Scan(operator),
-    ];
-    // 11 steps of 6 bits, and what is between two boards.
+    // 11 steps of 6 bits, and what is between two boards. Floating-point numbers go up the whole
+    // chain through adders, and their sum back.
     let header = Ps(11 * 67_568 + 135_000);
-    for what in whats {
+    let whats = [
+        (Collective::Broadcast { root: 0 }, header),
+        (Collective::Reduce { root: 0, operator }, header),
+        (Collective::AllReduce(operator), header),
+        (Collective::Scan(operator), header),
+        (Collective::Scan(Operator::AddDouble), header + Ps::ns(720)),
+        (Collective::AllReduce(Operator::AddSingle), header * 2 + Ps::ns(720)),
+    ];
+    for (what, header) in whats {
         let (four, many) = (end(4, what), end(64, what));
         // Looks are 3 us apart, and here each waits for the others' reading of a packet.
         let unsure = Ps::us(3) + Ps::ns(4800);
@@ -430,7 +433,7 @@ proptest! {
     /// Collectives of any group, one after the other, whoever is late, with other boards passing:
     /// against plain ones.
     #[test]
-    fn collectives(pes in 1u32..9, mask in 1u32..512, whats in prop::collection::vec((0u32..4, 0u32..5, any::<u32>(), 1usize..8, any::<u64>()), 1..6)) {
+    fn collectives(pes in 1u32..9, mask in 1u32..512, whats in prop::collection::vec((0u32..4, 0u32..7, any::<u32>(), 1usize..8, any::<u64>()), 1..6)) {
         let mut bench = Bench::new("scc", pes);
         let members: Vec<u32> = (0..pes).filter(|pe| mask & 1 << pe != 0).collect();
         prop_assume!(!members.is_empty());
@@ -439,7 +442,7 @@ proptest! {
         carry_packets(&mut bench, pes, true);
         for (kind, operator, root, words, seed) in whats {
             let root = root % members.len() as u32;
-            let operator = [Operator::Add, Operator::Min, Operator::Max, Operator::And, Operator::Or][operator as usize];
+            let operator = [Operator::Add, Operator::Min, Operator::Max, Operator::And, Operator::Or, Operator::AddDouble, Operator::AddSingle][operator as usize];
             let what = match kind {
                 0 => Collective::Broadcast { root },
                 1 => Collective::Reduce { root, operator },
@@ -447,13 +450,21 @@ proptest! {
                 _ => Collective::Scan(operator),
             };
             let mut random = crate::random::Random::new(seed);
-            let values: Vec<Vec<u64>> = members.iter().map(|_| (0..words).map(|_| random.next_bits()).collect()).collect();
+            // Numbers whose sums are rounded, so that the order of additions shows.
+            let value = |bits: u64| match operator {
+                Operator::AddDouble => ((bits as i64) as f64 * 1e-9).to_bits(),
+                Operator::AddSingle => ((bits as i32) as f32 * 1e-9).to_bits().into(),
+                _ => bits,
+            };
+            let values: Vec<Vec<u64>> = members.iter().map(|_| (0..words).map(|_| value(random.next_bits())).collect()).collect();
             let apply = |a: u64, b: u64| match operator {
                 Operator::Add => a.wrapping_add(b),
                 Operator::Min => a.min(b),
                 Operator::Max => a.max(b),
                 Operator::And => a & b,
                 Operator::Or => a | b,
+                Operator::AddDouble => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
+                Operator::AddSingle => (f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits().into(),
             };
             let upto = |last: usize| (0..words).map(|word| (1..=last).fold(values[0][word], |sum, rank| apply(sum, values[rank][word]))).collect::<Vec<_>>();
             let expected: Vec<Vec<u64>> = (0..members.len()).map(|rank| match what {
