@@ -180,8 +180,8 @@ pub(crate) struct Recorder {
 }
 
 /// The call in which a thread is.
-#[derive(Clone, Copy)]
-struct Current {
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Current {
     /// Address of its recorder; null: the thread is in no call.
     of: *const Recorder,
     slot: usize,
@@ -194,13 +194,18 @@ struct Current {
 }
 
 impl Current {
-    const NOTHING: Current =
+    pub(super) const NOTHING: Current =
         Current { of: std::ptr::null(), slot: OTHER, waits: false, event: None, described: false };
 }
 
 thread_local! {
     static CURRENT: Cell<Current> =
         const { Cell::new(Current::NOTHING) };
+}
+
+/// Says in which call the thread is from now on. Gives the one in which it was.
+pub(super) fn replace(current: Current) -> Current {
+    CURRENT.replace(current)
 }
 
 impl Recorder {
