@@ -42,6 +42,7 @@ pub mod events;
 mod fabric;
 pub mod file;
 pub mod layout;
+mod mapped;
 mod names;
 pub mod objects;
 pub(crate) mod part;
@@ -59,6 +60,7 @@ use crate::base::shm;
 use crate::base::shows;
 use crate::endpoint::awaiting::Awaiting;
 use events::log::{Log, Slot};
+use mapped::Mapped;
 use names::{Names, OTHER};
 use part::Part;
 use std::cell::Cell;
@@ -172,6 +174,7 @@ pub(crate) struct Recorder {
     names: Names,
     /// Events, where a timeline is wanted.
     log: Option<Log>,
+    mapped: Mapped,
     /// How many shared objects and channels there were.
     objects: AtomicU32,
     control: Arc<Control>,
@@ -222,6 +225,7 @@ impl Recorder {
             pid: AtomicU32::new(std::process::id()),
             names: Names::of(&part),
             log: part.log(),
+            mapped: Mapped::default(),
             objects: AtomicU32::new(0),
             part,
             control,
