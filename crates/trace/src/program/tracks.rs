@@ -353,5 +353,6 @@ fn name_of(what: Awaited) -> &'static str {
         Awaited::Step => "waits for members",
         Awaited::Channel => "waits for a channel",
         Awaited::Leave => "waits for the others to leave",
+        Awaited::Peer => "waits for a far PE",
     }
 }
