@@ -166,6 +166,7 @@ impl Hold {
             return Err(Error::TooMany {
                 what: "remotes of a PE into another PE's part of a restricted window",
                 limit: MOST_HOLDS as usize,
+                call: None,
             });
         }
         let now = grant_word(pe, home, key, offset_of!(Grant, epoch))?;
