@@ -33,6 +33,7 @@ fn main() -> Result<()> {
         "slow" => slow(&job),
         "finalised" => finalised(&job),
         "together" => together(&job),
+        "stopped" => stopped(&job),
         "garbage" => barrier_missed(&job),
         other => panic!("there is no case {other:?}"),
     }
@@ -45,6 +46,24 @@ fn barrier_missed(job: &Job) -> Result<()> {
         window.write(3, 4);
         window.wait_until(3, Cmp::Ge, 5)?;
     }
+    job.barrier()
+}
+
+/// PE 2 is stopped, and the others need answers of it: without a wait for memory, where it is far.
+fn stopped(job: &Job) -> Result<()> {
+    let window = job.window::<u64>(8)?;
+    job.barrier()?;
+    if job.pe() == 2 {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
+            .expect("a process may stop itself");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    if job.pe() == 0 {
+        window.get(2, 1, &mut [0; 3])?;
+    }
+    window.put(2, 4, &[1, 2])?;
+    job.quiet()?;
+    window.remote(2, 0)?.fetch_add(1)?;
     job.barrier()
 }
 

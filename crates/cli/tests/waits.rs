@@ -206,6 +206,32 @@ fn hosts_answer_as_one() {
     says(&on_hosts("teams"), 124, &["deadlock: PE 0 waits for PE 1, PE 1 for PE 0"]);
 }
 
+/// Calls that wait for a far PE in its fabric say for whom, and for what.
+#[test]
+fn a_far_pe_that_does_not_answer_is_told() {
+    let (_folder, options) = hosts();
+    let options: Vec<&str> = options.iter().map(String::as_str).chain(LIMIT).collect();
+    let ended = run(&[&options[..], &[&PROGRAM, "stopped"]].concat());
+    let call = |name: &str, text: &str| {
+        format!("in {name} at crates/cli/examples/{} for an answer of PE 2", line(text))
+    };
+    let get = call("Window::get", "window.get(2, 1");
+    let requests = "; outstanding: unanswered requests: 1 (on b)";
+    let quiet = call("Job::quiet", "job.quiet()?");
+    let writes = "; outstanding: unacknowledged writes: 1 (on b)";
+    let parts = [
+        "PE 0 has waited 1.",
+        &get,
+        requests,
+        "PE 1 has waited 1.",
+        &quiet,
+        writes,
+        "PE 2: it is stopped",
+    ];
+    says(&ended, 124, &parts);
+    assert!(!ended.stderr.contains("deadlock"), "{ended:?}");
+}
+
 /// A host whose agent does not answer delays the end by a second at most.
 #[test]
 fn a_host_that_does_not_answer_is_told() {

@@ -8,9 +8,9 @@ use crate::peer::State;
 use crate::shared::{self, Shared};
 use crate::sys;
 use crate::thread::{self, Progress};
-use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, Signal, SignalOp};
 use memonet_core::unstable::shm::{self, AtomicOp};
+use memonet_core::unstable::{Seat, monotonic};
 use memonet_core::{Access, Cause, Error, Result};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Range;
@@ -45,6 +45,7 @@ struct Patience {
     /// How long the next sleep is, in milliseconds.
     nap: i64,
     waiting: bool,
+    since: Duration,
 }
 
 impl Ofi {
@@ -132,7 +133,7 @@ impl Ofi {
     ) -> Result<Option<R>> {
         self.enter()?;
         let mut hub = self.lock();
-        let mut patience = Patience { rounds: 0, nap: 1, waiting: false };
+        let mut patience = Patience { rounds: 0, nap: 1, waiting: false, since: Duration::ZERO };
         let result = loop {
             match tried(&mut hub) {
                 Ok(None) => {}
@@ -161,6 +162,7 @@ impl Ofi {
         let shared = &*self.shared;
         if !patience.waiting {
             patience.waiting = true;
+            patience.since = monotonic();
             shared.waiting.fetch_add(1, Ordering::Relaxed);
         }
         patience.rounds += 1;
@@ -173,6 +175,12 @@ impl Ofi {
         let sleeps = !alone || patience.rounds > SPINS;
         if sleeps || patience.rounds.is_multiple_of(64) {
             hub.look_after(pe);
+            if hub.seat.is_asked() {
+                let (seat, outstanding) = (hub.seat.clone(), hub.peer(pe).outstanding());
+                drop(hub);
+                seat.answer(pe, patience.since, outstanding);
+                return shared.lock();
+            }
         }
         if shared.waiting.load(Ordering::Relaxed) > SLEEPERS {
             drop(hub);

@@ -107,6 +107,14 @@ impl Peer {
         }
     }
 
+    /// What it has still to do, for a report.
+    pub(crate) fn outstanding(&self) -> String {
+        let host = self.host.as_ref().map_or_else(String::new, |host| format!(" (on {host})"));
+        let (writes, others) = (self.writes + self.deferred, self.others);
+        let signals = self.signals - self.flushed;
+        format!("writes: {writes}, signals: {signals}, other operations: {others}{host}")
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.state, State::Alive)
     }

@@ -18,7 +18,7 @@ fn class(error: &Error) -> &'static str {
         }
         Error::Length { .. } | Error::Unequal { .. } | Error::OtherCall { .. } => "Mismatch",
         Error::OutOfMemory { .. } => "OutOfMemory",
-        Error::Closed => "Closed",
+        Error::Closed { .. } => "Closed",
         _ => "Error",
     }
 }

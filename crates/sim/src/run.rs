@@ -11,13 +11,17 @@ use crate::packet::Payload;
 use crate::program::Request;
 use crate::stacks::stacks;
 use crate::time::Ps;
-use crate::trace::Recorder;
+use crate::trace::{Recorder, draw_programs};
 use crate::usage::Usage;
 use crate::world::{Counts, World};
 use memonet_core::Job;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::hosted::{Hosted, HostedFabric};
+use memonet_core::unstable::recorder::events::layout::Areas;
+use memonet_core::unstable::recorder::file::RecordFile;
+use memonet_trace::chrome::Timeline;
 use std::cell::RefCell;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,11 +37,14 @@ pub struct Options {
     pub segment: Option<u64>,
     /// Whether to record every stage.
     pub record: bool,
+    /// How many events of each PE's program to record, at most: calls, waits, and further
+    /// operations of a call. With 0, no program records.
+    pub events: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seed: 1, stack: 256 << 10, segment: Some(64 << 20), record: false }
+        Options { seed: 1, stack: 256 << 10, segment: Some(64 << 20), record: false, events: 0 }
     }
 }
 
@@ -52,8 +59,26 @@ pub struct Done<R> {
     pub usage: Usage,
     /// The stages that were recorded.
     pub recorder: Recorder,
+    /// What the programs have recorded.
+    pub programs: Option<RecordFile>,
     /// Counts of packets, writes and events.
     pub counts: Counts,
+}
+
+impl<R> Done<R> {
+    /// Writes a timeline in Chrome's trace format, which Perfetto opens: what the programs have
+    /// recorded, and below it the stages.
+    ///
+    /// # Errors
+    /// Those of the writer, and of reading what the programs have recorded.
+    pub fn write_chrome(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut timeline = Timeline::begin(out)?;
+        if let Some(programs) = &self.programs {
+            draw_programs(programs, &mut timeline)?;
+        }
+        self.recorder.draw(&mut timeline)?;
+        timeline.end(&[("clock", "virtual time of the simulated machine".into())]).map(drop)
+    }
 }
 
 /// Runs `program` on each of `n` PEs of the machine. A PE that panics dies. Its panic is resumed
@@ -70,6 +95,8 @@ pub fn run<R>(
 ) -> Result<Done<R>, Error> {
     // SAFETY: the machine carries out what PEs ask of their fabrics, which are `HostedFabric`s.
     let hosted = Arc::new(unsafe { Hosted::create(n, options.segment) }?);
+    let records = || RecordFile::create(n, 0, n, Areas::bytes_for(options.events));
+    let programs = (options.events > 0).then(records).transpose()?;
     let memory = JobMemory(hosted.clone());
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
@@ -81,7 +108,7 @@ pub fn run<R>(
         let pe = port.pe() as usize;
         let port = OfCoroutine::new(port.clone(), hosted.clone(), everybody.clone());
         let fabric = HostedFabric::new(port, offers);
-        let result = hosted.join(pe, Box::new(fabric)).map(|job| {
+        let result = hosted.join(pe, Box::new(fabric), programs.as_ref()).map(|job| {
             let result = program(job.clone());
             // An error that surfaces only here belongs to a write that the PE did not wait for.
             drop(job.finalize());
@@ -111,6 +138,7 @@ pub fn run<R>(
         usage,
         counts: world.counts(),
         recorder: std::mem::take(world.recorder()),
+        programs,
     })
 }
 

@@ -110,7 +110,7 @@ fn a_lossy_run_repeats_itself() {
     let runs = [(); 2].map(|()| streams(&machine("dimmnet-2/lossy"), 4, 5, true));
     let timeline = |done: &Done<_>| {
         let mut bytes = Vec::new();
-        done.recorder.write_chrome(&mut bytes).unwrap();
+        done.write_chrome(&mut bytes).unwrap();
         bytes
     };
     assert!(runs[0].counts.lost > 0);

@@ -49,7 +49,7 @@ fn a_round_trip_is_made_of_its_parts() {
 
 fn timeline(done: &Done<Duration>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    done.recorder.write_chrome(&mut bytes).unwrap();
+    done.write_chrome(&mut bytes).unwrap();
     bytes
 }
 

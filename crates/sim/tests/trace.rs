@@ -2,11 +2,15 @@
 //! track that overlaps another without lying inside of it. Viewers leave such events out without a
 //! word.
 
-use memonet_core::{Job, Result, Sum};
+#[path = "../../cli/tests/common/timeline.rs"]
+mod timeline;
+
+use memonet_core::{Cmp, Job, Result, SignalOp, Sum};
 use memonet_sim::machine::BUILT_IN;
 use memonet_sim::{Machine, Options, run};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use timeline::Timeline;
 
 /// Many blocks of all sizes on the way at once, to all others.
 fn flood(job: &Job) -> Result<()> {
@@ -141,7 +145,7 @@ fn viewers_show_every_event() {
             let timeline = || {
                 let done = run(&machine, pes, &options, |job| program(&job).unwrap()).unwrap();
                 let mut bytes = Vec::new();
-                done.recorder.write_chrome(&mut bytes).unwrap();
+                done.write_chrome(&mut bytes).unwrap();
                 (bytes, done.recorder.stages().len())
             };
             let (bytes, stages) = timeline();
@@ -151,4 +155,69 @@ fn viewers_show_every_event() {
         }
     }
     assert!(asynchronous > 0, "no queue was long");
+}
+
+/// Blocks around a ring, with all kinds of calls in which a PE gives the thread to others.
+fn around(job: &Job) -> Result<()> {
+    let next = (job.pe() + 1) % job.npes();
+    let (block, ready) = (job.window::<u8>(5000)?, job.window::<u64>(1)?);
+    for round in 1..=3 {
+        block.put_signal(next, 0, &[1; 5000], &ready, 0, SignalOp::Set, round)?;
+        ready.wait_until(0, Cmp::Ge, round)?;
+        block.get(next, 0, &mut [0; 10])?;
+        job.world().all_reduce(Sum, round)?;
+        job.barrier()?;
+    }
+    Ok(())
+}
+
+/// All PEs run on one thread, and each has the calls of its own program, in virtual time.
+#[test]
+fn closures_have_tracks_above_the_hardware() {
+    const PES: usize = 3;
+    let calls = ["Window::put_signal", "Window::wait_until", "Window::get", "Team::all_reduce"];
+    for name in ["dimmnet-1/D-tree", "rdma-100g", "sr2201", "fast-ethernet-udp"] {
+        let machine = Machine::load(name).unwrap();
+        let options = Options { record: true, events: 1000, ..Options::default() };
+        let done = run(&machine, PES, &options, |job| around(&job).unwrap()).unwrap();
+        let unseen = run(&machine, PES, &Options::default(), |job| around(&job).unwrap()).unwrap();
+        assert_eq!(done.end, unseen.end, "{name}: recording takes time");
+        assert!(unseen.programs.is_none());
+        let mut bytes = Vec::new();
+        done.write_chrome(&mut bytes).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("timeline");
+        std::fs::write(&path, bytes).unwrap();
+        let timeline = Timeline::read(&path);
+        assert!(timeline.tracks.keys().any(|(group, _)| group == "NICs"), "{name}");
+        let (mut waits, end) = (0, done.end.0 / 1000);
+        for pe in 0..PES {
+            let slices = timeline.track(&format!("PE {pe}"));
+            let is_call = |name: &str| name.contains("::");
+            let made: Vec<_> =
+                slices.iter().map(|slice| &*slice.name).filter(|name| is_call(name)).collect();
+            let round = calls.into_iter().chain(["Job::barrier"]);
+            let expected: Vec<_> = ["Job::window"; 2]
+                .into_iter()
+                .chain(std::iter::repeat_n(round, 3).flatten())
+                .collect();
+            assert_eq!(made[..expected.len()], expected, "{name}, PE {pe}: {slices:#?}");
+            for slice in slices {
+                assert!(slice.end <= end && slice.arguments.get("unfinished").is_none());
+                let is_of_a_call = slice.name.starts_with("waits") || is_call(&slice.name);
+                let ends_a_wait = slice.name.contains(" PE ") || slice.name.starts_with("PE ");
+                assert!(is_of_a_call || ends_a_wait, "{name}, PE {pe}: {slice:?}");
+            }
+            waits += slices.iter().filter(|slice| slice.name.starts_with("waits")).count();
+        }
+        assert!(waits > 3 * PES, "{name}: {waits} waits");
+        let next = |pe: usize| format!("PE {}", (pe + 1) % PES);
+        for pe in 0..PES {
+            let leads = |[from, to]: &&[(String, String); 2]| {
+                from.0 == format!("PE {pe}") && from.1 == calls[0] && to.0 == next(pe)
+            };
+            assert_eq!(timeline.arrows.iter().filter(leads).count(), 3, "{name}, PE {pe}");
+        }
+        assert_eq!(timeline.leading_back, 0, "{name}");
+    }
 }

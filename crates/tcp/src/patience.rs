@@ -3,9 +3,11 @@
 use crate::hub::Hub;
 use crate::peer::{Peer, State};
 use crate::shared::Shared;
+use memonet_core::unstable::monotonic;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Looks in vain before a call sleeps, where each PE has a CPU.
 const SPINS: u32 = 1000;
@@ -15,6 +17,7 @@ const SPINS: u32 = 1000;
 pub(crate) struct Patience {
     rounds: u32,
     waiting: bool,
+    since: Duration,
 }
 
 impl Shared {
@@ -28,6 +31,7 @@ impl Shared {
     ) -> MutexGuard<'a, Hub> {
         if !patience.waiting {
             patience.waiting = true;
+            patience.since = monotonic();
             self.waiting.fetch_add(1, Ordering::Relaxed);
         }
         patience.rounds += 1;
@@ -40,6 +44,14 @@ impl Shared {
             hub.look_after(pe);
             if hub.look_at_all() {
                 return hub;
+            }
+            if hub.seat.is_asked() {
+                let outstanding =
+                    hub.existing(pe).map_or_else(String::new, |peer| peer.outstanding());
+                let seat = hub.seat.clone();
+                drop(hub);
+                seat.answer(pe, patience.since, outstanding);
+                return self.lock();
             }
         }
         if !sleeps {

@@ -71,6 +71,16 @@ pub(crate) struct Mark {
 const SHORT: usize = 256;
 
 impl Peer {
+    /// What it has still to do, for a report.
+    pub(crate) fn outstanding(&self) -> String {
+        let host = self.host.as_ref().map_or_else(String::new, |host| format!(" (on {host})"));
+        match (self.link.is_greeted(), self.link.outstanding()) {
+            (false, _) => format!("the first answer to its stream{host}"),
+            (true, (0, writes)) => format!("unacknowledged writes: {writes}{host}"),
+            (true, (requests, _)) => format!("unanswered requests: {requests}{host}"),
+        }
+    }
+
     pub(crate) fn new(me: u32, pe: u32, host: Option<Arc<str>>, number: u64) -> Self {
         Peer {
             pe,

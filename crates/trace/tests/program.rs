@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use memonet_core::unstable::recorder::events::layout::Areas;
 use memonet_core::unstable::recorder::file::RecordFile;
-use memonet_core::{Cmp, Job, JobOptions, SignalOp};
+use memonet_core::{Access, Cmp, Job, JobOptions, SignalOp};
 use memonet_trace::chrome;
 use memonet_trace::program::{Clock, Drawn, Source, draw};
 use proptest::prelude::*;
@@ -99,6 +99,90 @@ fn waits_for_very_many_words_have_arrows() {
             *from == (left.clone(), "Remote::store".into()) && to.0 == me
         };
         assert_eq!(timeline.arrows.iter().filter(leads).count(), 3, "{:#?}", timeline.arrows);
+    }
+}
+
+/// The arrows of a timeline, as PEs and calls: from whom by what, to whom in what.
+fn arrows(timeline: &Timeline) -> Vec<String> {
+    let text =
+        |[from, to]: &[(String, String); 2]| format!("{} {} -> {} {}", from.0, from.1, to.0, to.1);
+    timeline.arrows.iter().map(text).collect()
+}
+
+/// Runs a program, and draws it.
+fn drawn_of(program: impl Fn(&Job) -> memonet_core::Result<()> + Sync) -> Timeline {
+    let file = Arc::new(RecordFile::create(PES, 0, PES, Areas::bytes_for(1000)).unwrap());
+    let options = JobOptions::new().record(file.clone());
+    let ended = Job::threads_with(&options, PES, |job| program(&job)).unwrap();
+    ended.into_iter().for_each(|result| result.unwrap());
+    let (drawn, timeline) = drawn(&file);
+    assert_eq!((timeline.arrows.len() as u64, timeline.leading_back), (drawn.arrows, 0));
+    timeline
+}
+
+/// A PE that is certain to come later than the others.
+fn come_late(job: &Job) {
+    if job.pe() == 1 {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+}
+
+/// Each wait that ends a phase has an arrow from the arrival that came last, in whatever calls PEs
+/// arrive and wait.
+#[test]
+fn arrivals_lead_to_the_waits_that_they_end() {
+    let timeline = drawn_of(|job| {
+        let (barrier, other) = (job.world().new_barrier()?, job.world().split_barrier());
+        come_late(job);
+        barrier.arrive()?.wait()?;
+        come_late(job);
+        // Between the two, a call of the team, and a phase of another barrier.
+        let arrival = barrier.arrive()?;
+        let later = other.arrive()?;
+        arrival.wait()?;
+        later.wait()?;
+        job.barrier()?;
+        come_late(job);
+        barrier.step()?;
+        // Ends the phase before it.
+        barrier.step()?;
+        barrier.wait()?;
+        come_late(job);
+        barrier.step()?;
+        // One that ends by its limit has no arrow.
+        drop(barrier.wait_timeout(std::time::Duration::from_millis(1)));
+        while !barrier.test()? {}
+        Ok(())
+    });
+    let arrows = arrows(&timeline);
+    for pe in [0, 2] {
+        let from_late = |call: &str| {
+            let arrow = format!("PE 1 {call} -> PE {pe} ");
+            arrows.iter().filter(|each| each.starts_with(&arrow)).count()
+        };
+        assert_eq!(from_late("Barrier::arrive"), 3, "{arrows:#?}");
+        assert!(from_late("Barrier::step") >= 2, "{arrows:#?}");
+    }
+}
+
+/// Words of restricted windows are known wherever they are mapped.
+#[test]
+fn waits_for_words_of_restricted_windows_have_arrows() {
+    let timeline = drawn_of(|job| {
+        let first = job.restricted::<u64>(600, |_, _| Access::ReadWrite)?;
+        let second = job.restricted::<u64>(600, |_, _| Access::ReadWrite)?;
+        let next = (job.pe() + 1) % PES;
+        for (round, window) in [&first, &second, &first].into_iter().enumerate() {
+            window.put(next, 599, &[round as u64 + 1])?;
+            window.wait_until(599, Cmp::Ge, round as u64 + 1)?;
+        }
+        drop(first);
+        job.barrier()
+    });
+    for pe in 0..PES {
+        let from = format!("PE {pe} Window::put -> PE {} ", (pe + 1) % PES);
+        let all = arrows(&timeline);
+        assert_eq!(all.iter().filter(|arrow| arrow.starts_with(&from)).count(), 3, "{all:#?}");
     }
 }
 

@@ -185,11 +185,14 @@ pub enum Error {
     /// for a [`Lock`](crate::Lock) keeps its place in the queue, so no PE behind it gets the lock.
     /// Any other wait can be made again.
     #[error(
-        "interrupted while this PE waited for {waiting}: its front end (Ctrl-C, say) asked for that. After a collective call or a lock, end the program, or go on without that team or lock"
+        "interrupted while this PE waited for {waiting}: its front end (Ctrl-C, say) asked for that. After a collective call or a lock, end the program, or go on without that team or lock{}",
+        called(call)
     )]
     Interrupted {
         /// What it waited for, and which PEs were missing.
         waiting: String,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// A range outside of a window, region or block.
     #[error(
@@ -311,7 +314,8 @@ pub enum Error {
     },
     /// Members of a team are in different collective calls.
     #[error(
-        "PE {pe} is in another collective call, {theirs}, this PE in {ours}; every member must make the same calls in the same order"
+        "PE {pe} is in another collective call, {theirs}, this PE in {ours}; every member must make the same calls in the same order{}",
+        called(call)
     )]
     OtherCall {
         /// PE in the other call.
@@ -320,11 +324,14 @@ pub enum Error {
         theirs: String,
         /// What this PE called.
         ours: String,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// The segment has no free range of that size.
     #[error(
-        "no room for {bytes} bytes in a segment of {capacity}{} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE",
-        crate::base::settings::origin(crate::base::settings::ENV_SEGMENT_SIZE)
+        "no room for {bytes} bytes in a segment of {capacity}{} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE{}",
+        crate::base::settings::origin(crate::base::settings::ENV_SEGMENT_SIZE),
+        called(call)
     )]
     OutOfMemory {
         /// Bytes asked for.
@@ -333,32 +340,49 @@ pub enum Error {
         capacity: u64,
         /// Bytes free in all.
         free: u64,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// The writer of a multicast channel has left, and all that it published was read.
-    #[error("the writer of this multicast channel has left, and all that it published was read")]
-    Closed,
+    #[error(
+        "the writer of this multicast channel has left, and all that it published was read{}",
+        called(call)
+    )]
+    Closed {
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
+    },
     /// Nothing came from the other end of a multicast channel by datagrams, which may be alive.
     #[error(
-        "nothing was heard of PE {pe} for {after:?} on a multicast channel by datagrams: these do not pass between it and this PE, or it is stopped, or computes for so long without a call that waits. Let UDP multicast pass (firewall, switch, route), or set MEMONET_MULTICAST=tree"
+        "nothing was heard of PE {pe} for {after:?} on a multicast channel by datagrams: these do not pass between it and this PE, or it is stopped, or computes for so long without a call that waits. Let UDP multicast pass (firewall, switch, route), or set MEMONET_MULTICAST=tree{}",
+        called(call)
     )]
     Silent {
         /// Of whom nothing was heard.
         pe: usize,
         /// For how long.
         after: Duration,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// This reader of a multicast channel was dropped by the writer.
     #[error(
-        "this PE was dropped from a multicast channel, as it stopped the writer for too long, or was not heard of: read faster, or make the channel with more capacity or a longer `drop_slow`"
+        "this PE was dropped from a multicast channel, as it stopped the writer for too long, or was not heard of: read faster, or make the channel with more capacity or a longer `drop_slow`{}",
+        called(call)
     )]
-    Dropped,
+    Dropped {
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
+    },
     /// A table of fixed size is full.
-    #[error("too many {what} at once: there can be {limit}")]
+    #[error("too many {what} at once: there can be {limit}{}", called(call))]
     TooMany {
         /// What there are too many of.
         what: &'static str,
         /// The limit.
         limit: usize,
+        /// The call that failed, where it was one of this program.
+        call: Option<Box<Call>>,
     },
     /// An environment variable that cannot be right.
     #[error("{name}={value:?} {problem}. {fix}")]
@@ -443,6 +467,13 @@ impl Error {
             | Error::WrongKey { call, .. }
             | Error::Revoked { call, .. }
             | Error::DataRace { call, .. }
+            | Error::Interrupted { call, .. }
+            | Error::OtherCall { call, .. }
+            | Error::OutOfMemory { call, .. }
+            | Error::Closed { call }
+            | Error::Silent { call, .. }
+            | Error::Dropped { call }
+            | Error::TooMany { call, .. }
             | Error::Misuse { call, .. } => call.as_deref(),
             _ => None,
         }
@@ -464,6 +495,13 @@ impl Error {
             | Error::WrongKey { call, .. }
             | Error::Revoked { call, .. }
             | Error::DataRace { call, .. }
+            | Error::Interrupted { call, .. }
+            | Error::OtherCall { call, .. }
+            | Error::OutOfMemory { call, .. }
+            | Error::Closed { call }
+            | Error::Silent { call, .. }
+            | Error::Dropped { call }
+            | Error::TooMany { call, .. }
             | Error::Misuse { call, .. } => *call = of.map(Box::new),
             _ => {}
         }

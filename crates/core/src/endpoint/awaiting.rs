@@ -177,11 +177,13 @@ pub enum Awaited {
     Channel,
     /// The other PEs, before this one leaves the job.
     Leave,
+    /// A far PE, in a call of the fabric.
+    Peer,
 }
 
 impl Awaited {
     /// All purposes.
-    pub(crate) const ALL: [Awaited; 7] = [
+    pub(crate) const ALL: [Awaited; 8] = [
         Awaited::Word,
         Awaited::WordOf,
         Awaited::Lock,
@@ -189,6 +191,7 @@ impl Awaited {
         Awaited::Step,
         Awaited::Channel,
         Awaited::Leave,
+        Awaited::Peer,
     ];
 }
 
@@ -202,6 +205,7 @@ impl std::fmt::Display for Awaited {
             Awaited::Step => "the other members in a collective call",
             Awaited::Channel => "the other end of a multicast channel",
             Awaited::Leave => "the other PEs, before it leaves the job",
+            Awaited::Peer => "a PE of another host",
         })
     }
 }

@@ -4,6 +4,7 @@
 //! variable of the thread points to it. A call that is made inside of another one is a part of it:
 //! the program knows the outer one. A call of a team inside of another call adds the team.
 
+use super::recorder::{self, Current};
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::null;
@@ -104,14 +105,15 @@ impl Drop for EndsForTeam<'_> {
     }
 }
 
-/// The call that a thread has left, to go on on another stack.
+/// The call that a thread has left, to go on on another stack: as it is reported, and as it is
+/// recorded.
 #[derive(Debug)]
-pub struct Left(*const InCall);
+pub struct Left(*const InCall, Current);
 
 /// Leaves the call that this thread is in, as the thread goes on on another stack. That stack must
 /// stay as it is until this one goes on, or never go on.
 pub fn leave() -> Left {
-    Left(CURRENT.replace(null()))
+    Left(CURRENT.replace(null()), recorder::replace(Current::NOTHING))
 }
 
 impl Left {
@@ -121,6 +123,7 @@ impl Left {
     /// The thread runs on the stack on which it [left](leave) the call, and where it did.
     pub unsafe fn resume(self) {
         CURRENT.set(self.0);
+        recorder::replace(self.1);
     }
 }
 

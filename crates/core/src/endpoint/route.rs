@@ -2,9 +2,11 @@
 
 use crate::base::error::Quick;
 use crate::base::shm::{self, AtomicOp, Word};
+use crate::endpoint::calls;
 use crate::endpoint::fabric::{FarAddress, SignalOp};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder;
+use std::panic::Location;
 
 /// A resolved address in a PE's memory. [`Pe::route`] makes it from a checked range; it lives no
 /// longer than that range.
@@ -333,7 +335,8 @@ fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
     let mut bits = 0u64;
     // SAFETY: `bits` has 8 bytes and `size` is at most 8; memonet runs on little-endian processors
     // only.
-    unsafe { pe.fabric().get(from, (&raw mut bits).cast(), size) }?;
+    let get = || unsafe { pe.fabric().get(from, (&raw mut bits).cast(), size) };
+    calls::within("Remote::load", Some(Location::caller()), None, get)?;
     Ok(bits)
 }
 
@@ -342,7 +345,8 @@ fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
 #[track_caller]
 fn far_fetch_op(pe: &Pe, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Quick<u64> {
     let _call = pe.begin_at(at, name_of(op));
-    Ok(pe.fabric_of(at).fetch_op(at, size, op, operand)?)
+    let ask = || pe.fabric_of(at).fetch_op(at, size, op, operand);
+    Ok(calls::within(name_of(op), Some(Location::caller()), None, ask)?)
 }
 
 #[cold]
@@ -350,7 +354,8 @@ fn far_fetch_op(pe: &Pe, at: FarAddress, size: usize, op: AtomicOp, operand: u64
 #[track_caller]
 fn far_compare_swap(pe: &Pe, at: FarAddress, size: usize, expected: u64, new: u64) -> Quick<u64> {
     let _call = pe.begin_at(at, "Remote::compare_swap");
-    Ok(pe.fabric_of(at).compare_swap(at, size, expected, new)?)
+    let ask = || pe.fabric_of(at).compare_swap(at, size, expected, new);
+    Ok(calls::within("Remote::compare_swap", Some(Location::caller()), None, ask)?)
 }
 
 /// The call of a [`Remote`](crate::Remote) that makes an atomic.

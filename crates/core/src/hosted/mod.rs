@@ -41,6 +41,7 @@ use crate::base::shows;
 use crate::base::status::State;
 use crate::endpoint::control::Control;
 use crate::endpoint::fabric::{Fabric, FarAddress};
+use crate::endpoint::recorder::file::RecordFile;
 use crate::job::Job;
 use crate::lifecycle::launch::JobFile;
 use crate::lifecycle::start::Seat;
@@ -114,13 +115,21 @@ impl Hosted {
         Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })
     }
 
-    /// Makes the caller PE `pe`, with all peers behind `fabric`. Called once for each PE.
+    /// Makes the caller PE `pe`, with all peers behind `fabric`. Called once for each PE. It records
+    /// what it does in its part of `record`.
     ///
     /// # Errors
-    /// [`Error::Environment`] for variables with impossible values.
-    pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
+    /// [`Error::Environment`] for variables with impossible values; [`Error::System`] where the
+    /// part cannot be mapped.
+    pub fn join(
+        &self,
+        pe: usize,
+        fabric: Box<dyn Fabric>,
+        record: Option<&RecordFile>,
+    ) -> Result<Job> {
         let seat = Seat::new(self.control.clone(), pe);
-        let job = Job::at(seat, Some(fabric), None, crate::endpoint::check::asked()?, None)?;
+        let part = record.map(|file| file.part(pe)).transpose()?;
+        let job = Job::at(seat, Some(fabric), None, crate::endpoint::check::asked()?, part)?;
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);
         Ok(job)

@@ -134,7 +134,7 @@ impl Heap {
     fn number(&mut self, block: Block) -> Result<usize> {
         let id = self.windows.iter().position(Option::is_none).unwrap_or(self.windows.len());
         if id == MAX_WINDOWS {
-            return Err(Error::TooMany { what: "windows", limit: MAX_WINDOWS });
+            return Err(Error::TooMany { what: "windows", limit: MAX_WINDOWS, call: None });
         }
         if id == self.windows.len() {
             self.windows.push(None);
@@ -176,6 +176,7 @@ impl Heap {
             bytes,
             capacity: self.capacity,
             free: self.free_bytes(),
+            call: None,
         })?;
         let dirty = range.start..self.untouched.clamp(range.start, range.end);
         self.untouched = self.untouched.max(range.end);
@@ -211,11 +212,11 @@ impl Heap {
 
     /// Takes a key slot for a restricted window.
     pub(crate) fn allocate_key(&mut self) -> Result<KeySlot> {
-        let key = self
-            .keys
-            .iter()
-            .position(|taken| !taken)
-            .ok_or(Error::TooMany { what: "restricted windows", limit: MAX_KEYS })?;
+        let key = self.keys.iter().position(|taken| !taken).ok_or(Error::TooMany {
+            what: "restricted windows",
+            limit: MAX_KEYS,
+            call: None,
+        })?;
         let id = self.number(Block::Key(key))?;
         self.keys[key] = true;
         self.generation += 1;

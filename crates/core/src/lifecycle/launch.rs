@@ -281,7 +281,7 @@ fn fit_segments(
     space: u64,
 ) -> Result<(Geometry, Option<String>)> {
     if npes == 0 || npes > limit {
-        return Err(Error::TooMany { what: "PEs", limit });
+        return Err(Error::TooMany { what: "PEs", limit, call: None });
     }
     let system = rustix::system::sysinfo();
     let physical = system.totalram as u64 * u64::from(system.mem_unit.max(1));

@@ -29,6 +29,7 @@ use crate::team::Team;
 use crate::team::forced::Forced;
 use crate::wait;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// A PE's place in a job that it joins. A fabric is made from it.
 #[derive(Clone)]
@@ -85,6 +86,18 @@ impl Seat {
         if self.control.wake(self.me) {
             self.descriptor.nudge();
         }
+    }
+
+    /// Whether the launcher asks what waits are for, and this thread has not answered.
+    pub fn is_asked(&self) -> bool {
+        wait::answer::is_open(&self.control)
+    }
+
+    /// Answers the launcher, for a call of the fabric that has waited for a peer since that moment,
+    /// by [`monotonic`](crate::unstable::monotonic). `outstanding`: what the peer has still to do.
+    /// The caller holds no lock: the answer may wait for a lock of the front end's.
+    pub fn answer(&self, peer: u32, since: Duration, outstanding: String) {
+        wait::answer::answer_for_peer(&self.control, self.me, peer as usize, since, outstanding);
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {

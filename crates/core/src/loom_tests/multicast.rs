@@ -47,7 +47,7 @@ fn the_end() {
         let mut receiver = receivers.remove(0);
         let reading = thread::spawn(move || {
             assert_eq!(receiver.receive().unwrap(), 1);
-            assert!(matches!(receiver.receive(), Err(Error::Closed)));
+            assert!(matches!(receiver.receive(), Err(Error::Closed { .. })));
         });
         sender.send(1).unwrap();
         drop(sender);
@@ -83,7 +83,7 @@ fn a_reader_is_dropped() {
             for value in 1..=3 {
                 match receiver.receive() {
                     Ok(seen) => assert_eq!(seen, value),
-                    Err(Error::Dropped) => return,
+                    Err(Error::Dropped { .. }) => return,
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -107,7 +107,7 @@ fn through_those_that_leave(npes: usize, count: u64) {
             for value in 1..=if is_last { count } else { 1 } {
                 assert_eq!(receiver.receive().unwrap(), value);
             }
-            assert!(!is_last || matches!(receiver.receive(), Err(Error::Closed)));
+            assert!(!is_last || matches!(receiver.receive(), Err(Error::Closed { .. })));
             drop(receiver);
             pe.finalize().unwrap();
         })

@@ -306,7 +306,7 @@ mod tests {
         let held = Held { asked: Mutex::new(asked), delivered: Mutex::new(delivered) };
         // SAFETY: nothing is written through it; the fabric holds all requests back.
         let hosted = unsafe { Hosted::create(3, Some(8 << 20)) }.unwrap();
-        let job = hosted.join(1, Box::new(held)).unwrap();
+        let job = hosted.join(1, Box::new(held), None).unwrap();
         let circle = Circle::join(&job.pe, &[0, 1, 2], 1, 1).unwrap().unwrap();
         let config = config(&job.pe, circle.group.number, 2, BYTES as u64, circle.group.most);
         let (mut writer, mut datagram) =

@@ -196,7 +196,7 @@ pub(crate) fn check_setting() -> Result<()> {
 ///     loop {
 ///         match channel.recv(&mut block) {
 ///             Ok(()) => blocks += 1,
-///             Err(Error::Closed) => break, // the writer has dropped its end
+///             Err(Error::Closed { .. }) => break, // the writer has dropped its end
 ///             Err(error) => return Err(error),
 ///         }
 ///     }

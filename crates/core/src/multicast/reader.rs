@@ -77,10 +77,12 @@ impl Reader {
             Some(line) => {
                 // M5: the look comes after the reads.
                 shm::compiler_fence();
-                if line.is_dropped() { Err(Error::Dropped) } else { Ok(()) }
+                if line.is_dropped() { Err(Error::Dropped { call: None }) } else { Ok(()) }
             }
             None => match &self.reporting {
-                Reporting::Datagrams(receiving) if receiving.is_dropped() => Err(Error::Dropped),
+                Reporting::Datagrams(receiving) if receiving.is_dropped() => {
+                    Err(Error::Dropped { call: None })
+                }
                 Reporting::Node(node) | Reporting::Host { node, .. } => node.check(),
                 _ => Ok(()),
             },
@@ -93,7 +95,7 @@ impl Reader {
         self.check()?;
         match &self.reporting {
             Reporting::Datagrams(receiving) if receiving.is_writer_silent() => {
-                Err(Error::Silent { pe: self.writer, after: Sending::dead_after() })
+                Err(Error::Silent { pe: self.writer, after: Sending::dead_after(), call: None })
             }
             _ => Ok(()),
         }
@@ -129,7 +131,7 @@ impl Reader {
             match self.ring.decode(self.position, word)? {
                 Header::Block { len, part } => return Ok(Some(Record { len, part })),
                 Header::Padding { len } => self.position += len as u64,
-                Header::End => return Err(Error::Closed),
+                Header::End => return Err(Error::Closed { call: None }),
             }
         }
     }

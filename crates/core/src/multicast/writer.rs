@@ -68,7 +68,7 @@ pub(super) struct Peer {
 
 /// The error for a silent reader.
 fn silence(pe: usize) -> Error {
-    Error::Silent { pe, after: Sending::dead_after() }
+    Error::Silent { pe, after: Sending::dead_after(), call: None }
 }
 
 /// Room for a record.

@@ -526,7 +526,7 @@ impl<'a> Queue<'a> {
         let limit = usize::from(u16::MAX);
         if self.pe.npes() > limit {
             let what = "PEs of a job with locks";
-            return Err(Error::TooMany { what, limit }.into());
+            return Err(Error::TooMany { what, limit, call: None }.into());
         }
         Ok(())
     }

@@ -116,6 +116,7 @@ pub(crate) fn exhausted() -> Box<Error> {
     Box::new(Error::TooMany {
         what: "guards of a shared object that were never dropped, or waits for it that failed",
         limit: MOST as usize,
+        call: None,
     })
 }
 

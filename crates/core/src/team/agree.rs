@@ -169,7 +169,7 @@ impl Council<'_> {
                 break;
             }
         }
-        Err(Error::TooMany { what: "teams and barriers", limit: MAX_BARRIERS })
+        Err(Error::TooMany { what: "teams and barriers", limit: MAX_BARRIERS, call: None })
     }
 
     /// A scratch word of a member.

@@ -122,6 +122,7 @@ impl Team {
                         "which is not compared: a barrier, or the making or freeing of something"
                             .into(),
                     ours: name.into(),
+                    call: None,
                 });
             }
             if theirs != mine {
@@ -133,7 +134,7 @@ impl Team {
         let Some((pe, theirs)) = different else { return Ok(()) };
         if (theirs.stamp, theirs.name) != (mine.stamp, mine.name) {
             let (theirs, ours) = (theirs.name(), name.into());
-            return Err(Error::OtherCall { pe, theirs, ours });
+            return Err(Error::OtherCall { pe, theirs, ours, call: None });
         }
         let values = theirs.arguments.iter().zip(arguments);
         let (theirs, ours): (Vec<_>, Vec<_>) = values

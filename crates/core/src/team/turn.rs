@@ -214,6 +214,7 @@ fn note(pe: &Pe, set: u64) -> Result<usize> {
     let call = calls.iter().position(|&set| set == 0).ok_or(Error::TooMany {
         what: "threads of a PE that make teams of their own members at once",
         limit: MAX_CALLS,
+        call: None,
     })?;
     calls[call] = set;
     publish(pe, call_at(call), set);

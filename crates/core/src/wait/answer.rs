@@ -21,6 +21,7 @@
 //!   a bell of its barrier looks by itself within that time, and one that is awake checks between
 //!   its looks. In virtual time no PE looks while it is parked. There the question stands from the
 //!   start, and a PE reports before it parks, and takes the report back when its wait has ended.
+//!   A call of a fabric that waits for a far PE by itself answers, too (`Seat::answer`).
 //! * A4: Without a question, a check costs one more load, of the cache line in which it looks for
 //!   departures. First looks are not touched.
 //! * A5: What anybody else writes into question, reports or their count does no harm: a thread
@@ -28,7 +29,7 @@
 //!   whoever reads reports [believes nothing](super::report).
 
 use super::report::{Pes, Report};
-use super::{Awaiting, Patience, Terms};
+use super::{Awaited, Awaiting, Patience, Terms};
 use crate::base::clock::{cycles, monotonic_nanos};
 use crate::base::layout::{REPORT_BYTES, REPORTS, Report as Place, ReportArea};
 use crate::base::shm;
@@ -74,27 +75,57 @@ impl Born {
     }
 }
 
+thread_local! {
+    /// The last question that this thread has answered.
+    static ANSWERED: Cell<u32> = const { Cell::new(0) };
+}
+
 /// Answers the question, for a wait that has just looked in vain, unless this thread has.
 #[cold]
 #[inline(never)]
 pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
-    thread_local! {
-        static ANSWERED: Cell<u32> = const { Cell::new(0) };
-    }
-    let question = pe.control().question();
+    give(pe.control(), pe.me(), || report(pe, terms, pe.waits().born.since(terms.since)));
+}
+
+/// Whether the launcher asks what waits are for, and this thread has not answered.
+pub(crate) fn is_open(control: &Control) -> bool {
+    let question = control.question();
+    !matches!(question, 0 | STANDING) && ANSWERED.get() != question
+}
+
+/// Answers the question, for a call of PE `me`'s fabric that has waited for a peer since that
+/// moment. `outstanding`: what the peer has still to do.
+#[cold]
+pub(crate) fn answer_for_peer(
+    control: &Control,
+    me: usize,
+    peer: usize,
+    since: Duration,
+    outstanding: String,
+) {
+    let (since, now) = (since.as_nanos() as u64, monotonic_nanos());
+    give(control, me, || Report {
+        members: Some(Pes::of([peer])),
+        outstanding: Some(outstanding),
+        ..begun(Awaited::Peer, now.saturating_sub(since), since)
+    });
+}
+
+/// Gives the answer of this thread, unless it has done so.
+fn give(control: &Control, me: usize, report: impl FnOnce() -> Report) {
+    let question = control.question();
     if question == 0 || question == STANDING || ANSWERED.replace(question) == question {
         return;
     }
-    if let Some(place) = claim(pe.control().reports(pe.me()), question) {
-        let waited = pe.waits().born.since(terms.since);
-        let mut report = report(pe, terms, waited);
+    if let Some(place) = claim(control.reports(me), question) {
+        let mut report = report();
         let bytes = report.write();
         write(place, question, &bytes);
         // To find the caller takes a moment, in a static program a long one.
         if calls::current().is_some_and(|call| call.at.is_none()) {
             report.caller = callers::instruction();
             // By then, the place may be that of an answer to the next question.
-            if pe.control().question() == question {
+            if control.question() == question {
                 lengthen(place, bytes.len(), &report.write());
             }
         }
@@ -125,33 +156,15 @@ impl Drop for Published<'_> {
 
 /// What this thread waits for.
 fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
-    let call = calls::current();
-    let place = |at: Option<&std::panic::Location<'_>>| match at {
-        Some(at) if !callers::are_known() => shown(at),
-        _ => String::new(),
-    };
-    let caller = callers::place().map(str::to_owned);
     let awaiting = &terms.awaiting;
     let (done, missing) = parts(pe, awaiting);
     let mut report = Report {
-        thread: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
-        waited,
-        begun: terms.since,
         limited: !matches!(terms.patience, Patience::Forever),
         simulated: pe.is_simulated(),
-        what: awaiting.plain(),
-        call: call.as_ref().map_or_else(String::new, |call| call.name.to_owned()),
-        at: caller.unwrap_or_else(|| place(call.as_ref().and_then(|call| call.at))),
-        caller: None,
-        window: place(call.as_ref().and_then(|call| call.window)),
-        team: call.and_then(|call| call.team.get()).map(|team| (team.slot as u64, team.number)),
-        meeting: None,
         members: awaiting.members().map(|members| Pes::of(members.iter().copied())),
         done,
         missing,
-        lock: None,
-        holders: Pes::default(),
-        words: None,
+        ..begun(awaiting.plain(), waited, terms.since)
     };
     match *awaiting {
         Awaiting::Word(look) | Awaiting::WordOf(_, look) => report.words = look.map(|look| look()),
@@ -166,6 +179,37 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
         Awaiting::Channel { .. } | Awaiting::Leave => {}
     }
     report
+}
+
+/// A report that says no more than the call of this thread.
+fn begun(what: Awaited, waited: u64, begun: u64) -> Report {
+    let call = calls::current();
+    let place = |at: Option<&std::panic::Location<'_>>| match at {
+        Some(at) if !callers::are_known() => shown(at),
+        _ => String::new(),
+    };
+    let caller = callers::place().map(str::to_owned);
+    Report {
+        thread: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
+        waited,
+        begun,
+        limited: false,
+        simulated: false,
+        what,
+        call: call.as_ref().map_or_else(String::new, |call| call.name.to_owned()),
+        at: caller.unwrap_or_else(|| place(call.as_ref().and_then(|call| call.at))),
+        caller: None,
+        window: place(call.as_ref().and_then(|call| call.window)),
+        team: call.and_then(|call| call.team.get()).map(|team| (team.slot as u64, team.number)),
+        meeting: None,
+        members: None,
+        done: Pes::default(),
+        missing: Pes::default(),
+        lock: None,
+        holders: Pes::default(),
+        words: None,
+        outstanding: None,
+    }
 }
 
 fn shown(at: &std::panic::Location<'_>) -> String {

@@ -155,6 +155,8 @@ pub(super) fn attend(pe: &Pe, awaiting: &Awaiting<'_>) -> Option<Error> {
     let waiting = Waiting { pe, awaiting };
     match hook.map_or(ControlFlow::Break(()), |hook| hook(&waiting)) {
         ControlFlow::Continue(()) => None,
-        ControlFlow::Break(()) => Some(Error::Interrupted { waiting: waiting.to_string() }),
+        ControlFlow::Break(()) => {
+            Some(Error::Interrupted { waiting: waiting.to_string(), call: None })
+        }
     }
 }

@@ -52,6 +52,8 @@ pub struct Report {
     pub holders: Pes,
     /// The words that the wait looks at.
     pub words: Option<Words>,
+    /// What the one PE has still to do for which a call of a fabric waits.
+    pub outstanding: Option<String>,
 }
 
 /// Some PEs, in ascending order.
@@ -83,11 +85,11 @@ const TEXT: usize = 120;
 /// Most bytes of the path of an object file. Nothing is told of one with a longer path.
 const PATH: usize = 220;
 /// Most runs of a set.
-const RUNS: usize = 64;
+const RUNS: usize = 56;
 /// Most words of a report.
 const WORDS: usize = 4;
 const _: () =
-    assert!(96 + 3 * (TEXT + 1) + PATH + 9 + 4 * (4 + 4 * RUNS) + (WORDS + 2) * 48 < REPORT_BYTES);
+    assert!(96 + 4 * (TEXT + 1) + PATH + 9 + 4 * (4 + 4 * RUNS) + (WORDS + 2) * 48 < REPORT_BYTES);
 
 const LIMITED: u8 = 1;
 const SIMULATED: u8 = 2;
@@ -96,6 +98,7 @@ const MEETING: u8 = 8;
 const MEMBERS: u8 = 16;
 const LOCK: u8 = 32;
 const HAS_WORDS: u8 = 64;
+const OUTSTANDING: u8 = 128;
 
 impl Report {
     /// The report as bytes, at most [`REPORT_BYTES`].
@@ -109,7 +112,8 @@ impl Report {
                 | flag(self.meeting.is_some(), MEETING)
                 | flag(self.members.is_some(), MEMBERS)
                 | flag(self.lock.is_some(), LOCK)
-                | flag(self.words.is_some(), HAS_WORDS),
+                | flag(self.words.is_some(), HAS_WORDS)
+                | flag(self.outstanding.is_some(), OUTSTANDING),
         );
         let what = Awaited::ALL.iter().position(|&what| what == self.what);
         to.push(what.expect("all purposes are listed") as u8);
@@ -128,6 +132,7 @@ impl Report {
         if let Some(words) = &self.words {
             put_words(&mut to, words);
         }
+        self.outstanding.iter().for_each(|text| put_text(&mut to, text));
         if let Some(Instruction { object, address }) = self.caller() {
             to.push(object.len() as u8);
             to.extend(object.as_bytes());
@@ -156,6 +161,7 @@ impl Report {
         let [done, missing, holders] = [from.pes()?, from.pes()?, from.pes()?];
         let lock = if has(LOCK) { Some(from.number()?) } else { None };
         let words = if has(HAS_WORDS) { Some(from.words()?) } else { None };
+        let outstanding = if has(OUTSTANDING) { Some(from.text()?) } else { None };
         let caller = if from.0.is_empty() { None } else { Some(from.caller()?) };
         let (limited, simulated) = (has(LIMITED), has(SIMULATED));
         from.0.is_empty().then_some(Report {
@@ -177,6 +183,7 @@ impl Report {
             lock,
             holders,
             words,
+            outstanding,
         })
     }
 }
@@ -321,6 +328,7 @@ mod tests {
                 wanted: "5".into(),
                 seen: vec![word; 9],
             }),
+            outstanding: Some("o".repeat(300)),
         }
     }
 

@@ -67,7 +67,7 @@ impl<T: Plain> Window<T> {
         from: *const T,
         count: usize,
     ) -> Result<()> {
-        self.inner.pe.call("Window::put", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::put", Some(self.inner.made), || {
             let (me, bytes) = (&self.inner.pe, count * size_of::<T>());
             if let Some(to) = self.far(pe, index, count, Access::Write) {
                 // SAFETY: the caller promises the source.
@@ -139,7 +139,7 @@ impl<T: Plain> Window<T> {
     #[cold]
     #[track_caller]
     pub unsafe fn get_to(&self, pe: usize, index: usize, to: *mut T, count: usize) -> Result<()> {
-        self.inner.pe.call("Window::get", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::get", Some(self.inner.made), || {
             let target = self.target(pe, index, count, Access::Read)?;
             let bytes = count * size_of::<T>();
             // SAFETY: the target was resolved for that many elements; the caller promises the
@@ -247,7 +247,7 @@ impl<T: Plain> Window<T> {
         source: &Window<T>,
         from: Range<usize>,
     ) -> Result<()> {
-        self.inner.pe.call("Window::put_nbi", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::put_nbi", Some(self.inner.made), || {
             let me = &self.inner.pe;
             let count = from.end.wrapping_sub(from.start);
             if from.start <= from.end
@@ -334,7 +334,7 @@ impl<T: Plain> Window<T> {
         from_stride: usize,
         count: usize,
     ) -> Result<()> {
-        self.inner.pe.call("Window::put_strided", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::put_strided", Some(self.inner.made), || {
             if count == 0 {
                 return self.put(pe, index, &[]);
             }
@@ -378,7 +378,7 @@ impl<T: Plain> Window<T> {
         to_stride: usize,
         count: usize,
     ) -> Result<()> {
-        self.inner.pe.call("Window::get_strided", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::get_strided", Some(self.inner.made), || {
             if count == 0 {
                 return self.get(pe, index, &mut []);
             }
@@ -413,7 +413,7 @@ impl<T: Plain> Window<T> {
     /// nothing is written.
     #[track_caller]
     pub fn put_indexed(&self, pe: usize, indices: &[usize], from: &[T]) -> Result<()> {
-        self.inner.pe.call("Window::put_indexed", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::put_indexed", Some(self.inner.made), || {
             check_equal("indices and elements", indices.len(), from.len())?;
             let target = self.scattered(pe, indices, Access::Write)?;
             for (&index, value) in indices.iter().zip(from) {
@@ -439,7 +439,7 @@ impl<T: Plain> Window<T> {
     /// As for [`put_indexed`](Self::put_indexed).
     #[track_caller]
     pub fn get_indexed(&self, pe: usize, indices: &[usize], to: &mut [T]) -> Result<()> {
-        self.inner.pe.call("Window::get_indexed", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::get_indexed", Some(self.inner.made), || {
             check_equal("indices and elements", indices.len(), to.len())?;
             let target = self.scattered(pe, indices, Access::Read)?;
             for (&index, value) in indices.iter().zip(to) {
@@ -538,7 +538,7 @@ impl<T: Plain> Window<T> {
         op: SignalOp,
         value: u64,
     ) -> Result<()> {
-        self.inner.pe.call("Window::put_signal", Some(self.inner.made), || {
+        self.inner.pe.waiting_call("Window::put_signal", Some(self.inner.made), || {
             check_together(self, signals)?;
             let word = signals.target(pe, signal, 1, signal_access(op))?;
             let target = self.target(pe, index, count, Access::Write)?;

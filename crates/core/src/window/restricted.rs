@@ -181,6 +181,7 @@ impl Hold {
             return Err(Error::TooMany {
                 what: "remotes of a PE into another PE's part of a restricted window",
                 limit: MOST_HOLDS as usize,
+                call: None,
             });
         }
         let now = grant_word(pe, home, key, offset_of!(Grant, epoch))?;
@@ -330,6 +331,7 @@ impl Restricted {
             shm::fetch_op(own_grant(pe, key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1);
         }
         let restricted = Restricted { key, parts: parts.into(), pe: pe.clone() };
+        restricted.tell_recorder(true);
         restricted.tell_fabric(&rights.given)?;
         restricted.admit(true)?;
         Ok(restricted)
@@ -376,6 +378,14 @@ impl Restricted {
             }
         }
         Ok(())
+    }
+
+    /// What this PE has mapped, or has no longer, for timelines.
+    fn tell_recorder(&self, is_mapped: bool) {
+        for mapping in self.parts.iter().filter_map(|part| part.mapping.as_ref()) {
+            let len = if is_mapped { mapping.len() } else { 0 };
+            self.pe.note_mapped(self.region(), mapping.at(0), len);
+        }
     }
 
     fn own_part(&self) -> &Mapping {
@@ -465,6 +475,7 @@ impl Restricted {
 
 impl Drop for Restricted {
     fn drop(&mut self) {
+        self.tell_recorder(false);
         if self.pe.has_far() {
             // Writes under way may still use the mappings.
             self.pe.flush_far();

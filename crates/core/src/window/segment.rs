@@ -188,6 +188,7 @@ impl Job {
                 bytes: end,
                 capacity: geometry.globals_size(),
                 free: geometry.globals_size() - at as u64,
+                call: None,
             });
         }
         let offset = geometry.globals_offset + at as u64;

@@ -140,7 +140,10 @@ fn stream(
     }
     if readers.contains(&job.pe()) {
         let nothing = channel.try_recv(&mut buffer);
-        assert!(matches!(nothing, Ok(false) | Err(Error::Closed)), "one too many: {nothing:?}");
+        assert!(
+            matches!(nothing, Ok(false) | Err(Error::Closed { .. })),
+            "one too many: {nothing:?}"
+        );
     }
     Ok(())
 }

@@ -99,24 +99,24 @@ fn slow_readers_are_dropped_and_told(setup: Setup) {
                     // On a busy machine it may be dropped so soon.
                     match channel.recv(&mut buffer) {
                         Ok(()) => assert_eq!(buffer, [0; 8]),
-                        Err(Error::Dropped) => {}
+                        Err(Error::Dropped { .. }) => {}
                         Err(error) => return Err(error),
                     }
                     job.barrier()?;
                     eventually("the reader is told", || {
-                        matches!(channel.try_recv(&mut buffer), Err(Error::Dropped))
+                        matches!(channel.try_recv(&mut buffer), Err(Error::Dropped { .. }))
                     });
-                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Dropped)));
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Dropped { .. })));
                     let looked = channel.peek().map(|block| block.to_vec());
-                    assert!(matches!(looked, Err(Error::Dropped)), "{looked:?}");
-                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Dropped)));
+                    assert!(matches!(looked, Err(Error::Dropped { .. })), "{looked:?}");
+                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Dropped { .. })));
                 }
                 _ => {
                     for number in 0..BLOCKS {
                         match channel.recv(&mut buffer) {
                             Ok(()) => assert_eq!(buffer, [number as u64; 8]),
                             // On a busy machine.
-                            Err(Error::Dropped) => break,
+                            Err(Error::Dropped { .. }) => break,
                             Err(error) => return Err(error),
                         }
                     }
@@ -158,8 +158,8 @@ fn a_dropped_reader_sees_no_torn_block(setup: Setup) {
                             assert_eq!(buffer, [next; 100]);
                             next += 1;
                         }
-                        Err(Error::Dropped) => break,
-                        Err(Error::Closed) => break,
+                        Err(Error::Dropped { .. }) => break,
+                        Err(Error::Closed { .. }) => break,
                         Err(error) => return Err(error),
                     }
                 }
@@ -188,7 +188,7 @@ fn a_dropped_reader_is_sent_nothing_wrong() {
                     assert!(ended.is_some() || buffer == [number; 100], "{number}: {buffer:?}");
                     ended
                 });
-                assert!(matches!(ended, None | Some(Error::Dropped)), "{ended:?}");
+                assert!(matches!(ended, None | Some(Error::Dropped { .. })), "{ended:?}");
             }
             job.barrier()
         });
@@ -211,10 +211,10 @@ fn the_writer_leaves(setup: Setup) {
                     assert_eq!(buffer, [number]);
                 }
                 for _ in 0..2 {
-                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed)));
-                    assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Closed)));
-                    assert!(matches!(channel.peek().map(drop), Err(Error::Closed)));
-                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Closed)));
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed { .. })));
+                    assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Closed { .. })));
+                    assert!(matches!(channel.peek().map(drop), Err(Error::Closed { .. })));
+                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Closed { .. })));
                 }
             }
             job.barrier()
@@ -264,7 +264,7 @@ fn whoever_is_done_leaves_the_job(setup: Setup) {
                         channel.recv(&mut buffer)?;
                         assert_eq!(buffer, [number; 20]);
                     }
-                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed)));
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed { .. })));
                     Ok(())
                 }
             }

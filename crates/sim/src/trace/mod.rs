@@ -1,4 +1,4 @@
-//! The record of a run: every stage that took time.
+//! The record of a run: every stage that took time, and what programs have called.
 
 mod chrome;
 mod stage;
@@ -7,7 +7,9 @@ pub use stage::{Place, Stage, Track};
 
 use crate::op::Op;
 use crate::time::Ps;
+use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_trace::chrome::Timeline;
+use memonet_trace::program::{self, Clock, Source};
 use std::io::{self, Write};
 
 /// Collects stages, while recording is on.
@@ -57,16 +59,6 @@ impl Recorder {
         sums
     }
 
-    /// Writes a timeline in Chrome's trace format, which Perfetto opens.
-    ///
-    /// # Errors
-    /// The errors of the writer.
-    pub fn write_chrome(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut timeline = Timeline::begin(out)?;
-        self.draw(&mut timeline)?;
-        timeline.end(&[]).map(drop)
-    }
-
     /// Adds the recorded stages to a timeline, in groups of their own.
     ///
     /// # Errors
@@ -74,4 +66,19 @@ impl Recorder {
     pub fn draw<W: Write>(&self, timeline: &mut Timeline<W>) -> io::Result<()> {
         chrome::draw(&self.stages, timeline)
     }
+}
+
+/// Adds what the programs of a run have called and waited for, in virtual time.
+pub(crate) fn draw_programs<W: Write>(
+    records: &RecordFile,
+    timeline: &mut Timeline<W>,
+) -> io::Result<()> {
+    let source = |pe| -> io::Result<Option<Source<'_>>> {
+        let Some(events) = records.events(pe).map_err(io::Error::other)? else { return Ok(None) };
+        let clock = Clock::default();
+        Ok(Some(Source { pe, events, clock, ended: None, group: "programs" }))
+    };
+    let sources = (0..records.geometry().npes).filter_map(|pe| source(pe).transpose());
+    let sources = sources.collect::<io::Result<Vec<_>>>()?;
+    program::draw(&sources, Some(0), timeline).map(drop)
 }

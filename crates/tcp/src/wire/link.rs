@@ -275,6 +275,11 @@ impl Link {
         self.needed > self.acknowledged
     }
 
+    /// The requests that the peer has not answered, and the records that it has not acknowledged.
+    pub fn outstanding(&self) -> (u64, u64) {
+        (self.made - self.answered, self.counted - self.acknowledged)
+    }
+
     /// How many counted records are visible.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged

@@ -6,7 +6,9 @@
 //! uncertainty.
 //!
 //! *A call of a team* waits for the member that calls last. The k-th call of one member meets the
-//! k-th call of each other: all members make the calls of a team in one order.
+//! k-th call of each other: all members make the calls of a team in one order. So it is with the
+//! arrivals at a barrier for which PEs wait in another call: such a wait is for the last arrival of
+//! its PE.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -72,16 +74,52 @@ struct Written {
     value: Option<u64>,
 }
 
-/// The calls of teams: by slot, members and number of the call, the calls of the members.
-type Meetings = HashMap<(u32, String, u64), Vec<Member>>;
+/// The calls of teams, and the phases of barriers with two calls for a phase.
+type Meetings = HashMap<Meeting, Vec<Member>>;
 
-/// A member's call of a team.
+/// A call of a team, or a phase of a barrier.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Meeting {
+    slot: u32,
+    members: String,
+    is_phase: bool,
+    /// How many came before it.
+    number: u64,
+}
+
+/// What a member does in a meeting.
 #[derive(Clone, Copy)]
 struct Member {
     by: Key,
     pe: usize,
     start: u64,
+    /// When its wait has ended, if it has, where it waits here.
     end: Option<u64>,
+    /// Whether it comes here: it may have come before, and only wait here.
+    comes: bool,
+}
+
+/// How many meetings of each sort a PE has come to.
+#[derive(Default)]
+struct Passed(HashMap<(u32, TextId, bool), u64>);
+
+impl Passed {
+    /// The meeting to which an event belongs, and whether the PE comes to it by this event.
+    fn meeting(&mut self, event: &Event, source: &Source<'_>) -> Option<(Meeting, bool)> {
+        let (slot, members, is_phase, comes) = match event.deed {
+            Deed::Team { slot, members, .. } if event.sort == Sort::Call => {
+                (slot, members, false, true)
+            }
+            Deed::Phase { slot, members, arrives } => (slot, members, true, arrives),
+            _ => return None,
+        };
+        let passed = self.0.entry((slot, members, is_phase)).or_default();
+        *passed += u64::from(comes);
+        let members = source.events.text(members).unwrap_or_default();
+        // A wait for a phase at which no event arrives.
+        let number = passed.checked_sub(1)?;
+        Some((Meeting { slot, members, is_phase, number }, comes))
+    }
 }
 
 impl Causes {
@@ -110,7 +148,7 @@ impl Causes {
         }
         let mut meetings: Vec<_> = meetings.into_iter().collect();
         meetings.sort_by(|one, other| one.0.cmp(&other.0));
-        meetings.iter().for_each(|(_, meeting)| causes.add_meeting(meeting));
+        meetings.iter().for_each(|(_, members)| causes.add_meeting(members, slack));
         causes.first = causes.first.min(causes.last);
         Ok(causes)
     }
@@ -136,13 +174,16 @@ impl Causes {
         self.of.insert(wait, Cause { arrow: self.arrows, ..cause });
     }
 
-    fn add_meeting(&mut self, meeting: &[Member]) {
-        let Some(&last) = meeting.iter().max_by_key(|member| member.start) else { return };
-        let Member { by, pe, start, end } = last;
+    fn add_meeting(&mut self, members: &[Member], slack: u64) {
+        let came = members.iter().filter(|member| member.comes);
+        let Some(&last) = came.max_by_key(|member| member.start) else { return };
+        let Member { by, pe, start, end, .. } = last;
         let cause = Cause { arrow: 0, pe, start, end: end.unwrap_or(start), is_write: false };
-        // A call without an end may wait still.
-        let others = meeting.iter().filter(|member| member.by != by && member.end.is_some());
-        others.for_each(|member| self.add(member.by, by, cause));
+        // A call without an end may wait still, and one that ended before was for a limited time.
+        let was_met = |end: u64| end.saturating_add(slack) >= start;
+        let others = members.iter().filter(|member| member.pe != pe);
+        let met = others.filter(|member| member.end.is_some_and(was_met));
+        met.for_each(|member| self.add(member.by, by, cause));
     }
 
     /// Reads what waits.
@@ -150,7 +191,7 @@ impl Causes {
         let (mut waits, mut meetings) = (Waits::new(), Meetings::new());
         for (place, source) in sources.iter().enumerate() {
             let mut calls = Calls::default();
-            let mut passed: HashMap<(u32, TextId), u64> = HashMap::new();
+            let mut passed = Passed::default();
             for event in source.events.iter() {
                 let (number, event) = event.map_err(unreadable)?;
                 let start = source.time(event.start);
@@ -159,20 +200,18 @@ impl Causes {
                 self.last = self.last.max(end.unwrap_or(start));
                 let Some((call, end)) = calls.call_of(number, &event) else { continue };
                 let (by, end) = ((place, call), end.map(|end| source.time(end)));
-                match (event.deed, end) {
-                    (Deed::Word { at, bytes, cmp, value }, Some(end)) => {
-                        let Some((region, offset)) = at.offset else { continue };
-                        let wait = Wait { by, end, cmp, value, bytes };
-                        waits.entry((at.pe, region, offset)).or_default().push(wait);
-                    }
-                    (Deed::Team { slot, members, .. }, _) if event.sort == Sort::Call => {
-                        let nth = passed.entry((slot, members)).or_default();
-                        let team = source.events.text(members).unwrap_or_default();
-                        let meeting = meetings.entry((slot, team, *nth)).or_default();
-                        meeting.push(Member { by, pe: source.pe, start, end });
-                        *nth += 1;
-                    }
-                    _ => {}
+                if let (Deed::Word { at, bytes, cmp, value }, Some(end)) = (event.deed, end) {
+                    let Some((region, offset)) = at.offset else { continue };
+                    let wait = Wait { by, end, cmp, value, bytes };
+                    waits.entry((at.pe, region, offset)).or_default().push(wait);
+                }
+                if let Some((meeting, comes)) = passed.meeting(&event, source) {
+                    // An arrival is an event of its own, and ends no wait.
+                    let is_arrival = meeting.is_phase && comes;
+                    let by = if is_arrival { (place, number) } else { by };
+                    let end = end.filter(|_| !is_arrival);
+                    let member = Member { by, pe: source.pe, start, end, comes };
+                    meetings.entry(meeting).or_default().push(member);
                 }
             }
         }

@@ -265,6 +265,11 @@ impl<W: Write> Pe<'_, '_, W> {
                 all.push(("team", format!("PE {members}").into()));
                 all.extend((bytes > 0).then(|| ("bytes", bytes.into())));
             }
+            Deed::Phase { members, arrives, .. } => {
+                let members = text(members).unwrap_or_default();
+                let what = if arrives { "arrives at the barrier of" } else { "waits for" };
+                all.push((what, format!("PE {members}").into()));
+            }
             Deed::None | Deed::Wait(_) => {}
         }
         let further = call.operations.iter().zip(FURTHER);
@@ -334,6 +339,8 @@ fn describe(deed: &Deed) -> String {
         Deed::Word { at, cmp, value, .. } => {
             format!("waits for {cmp} {value}{}", offset(at))
         }
+        Deed::Phase { arrives: true, .. } => "arrives at the barrier".into(),
+        Deed::Phase { arrives: false, .. } => "waits for the barrier".into(),
         _ => String::new(),
     }
 }
@@ -346,5 +353,6 @@ fn name_of(what: Awaited) -> &'static str {
         Awaited::Step => "waits for members",
         Awaited::Channel => "waits for a channel",
         Awaited::Leave => "waits for the others to leave",
+        Awaited::Peer => "waits for a far PE",
     }
 }

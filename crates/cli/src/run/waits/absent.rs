@@ -30,7 +30,7 @@ pub fn absent(answers: &[Answer], pe: usize, wait: &Wait) -> Absent {
         None => answers.iter().map(|answer| answer.pe).collect(),
     };
     let mut absent = Absent::default();
-    if matches!(wait.what, Awaited::Leave | Awaited::Word) {
+    if matches!(wait.what, Awaited::Leave | Awaited::Word | Awaited::Peer) {
         return absent;
     }
     if wait.what == Awaited::WordOf {

@@ -115,6 +115,7 @@ pub mod tests {
             lock: None,
             holders: Pes::default(),
             words: None,
+            outstanding: None,
         }
     }
 

@@ -51,7 +51,8 @@ fn needs(answers: &[Answer], pe: usize, wait: &Wait) -> Needs {
             let Absent { sure, possible } = absent(answers, pe, wait);
             Needs::Any([sure, possible].concat())
         }
-        Awaited::Lock | Awaited::Leave => Needs::Unknown,
+        // Threads of the library answer for a PE, whatever its program does.
+        Awaited::Lock | Awaited::Leave | Awaited::Peer => Needs::Unknown,
     }
 }
 

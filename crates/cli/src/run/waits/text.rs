@@ -128,6 +128,10 @@ fn waiting(answers: &[Answer], pe: usize, wait: &Wait) -> String {
     };
     match wait.what {
         Awaited::Word => {}
+        Awaited::Peer => {
+            let outstanding = wait.outstanding.iter().filter(|text| !text.is_empty());
+            outstanding.for_each(|what| text += &format!("; outstanding: {what}"));
+        }
         Awaited::WordOf => add("may be written by", &sure),
         Awaited::Lock if wait.holders.all.is_empty() => add("in its queue", &wait.missing.all),
         Awaited::Lock => add("held by", &wait.holders.all),
@@ -154,6 +158,7 @@ pub fn purpose(wait: &Wait, npes: usize) -> String {
         (None, Awaited::Step) => {
             format!("the collective call of {}", members(wait, npes))
         }
+        (None, Awaited::Peer) => format!("an answer of {}", members(wait, npes)),
         (None, Awaited::Lock) if !wait.window.is_empty() => format!("a lock in a word{of_window}"),
         (None, what) => what.to_string(),
     }

@@ -27,7 +27,7 @@ use std::mem::size_of;
 /// First eight bytes of the file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mnrecord");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Names of calls that a PE counts one by one. All further ones share the first record.
 pub const CALLS: usize = 512;
 /// Bytes of a name that are kept: more than any call's has.

@@ -42,6 +42,7 @@ pub mod events;
 mod fabric;
 pub mod file;
 pub mod layout;
+mod mapped;
 mod names;
 pub mod objects;
 pub(crate) mod part;
@@ -59,6 +60,7 @@ use crate::base::shm;
 use crate::base::shows;
 use crate::endpoint::awaiting::Awaiting;
 use events::log::{Log, Slot};
+use mapped::Mapped;
 use names::{Names, OTHER};
 use part::Part;
 use std::cell::Cell;
@@ -172,6 +174,7 @@ pub(crate) struct Recorder {
     names: Names,
     /// Events, where a timeline is wanted.
     log: Option<Log>,
+    mapped: Mapped,
     /// How many shared objects and channels there were.
     objects: AtomicU32,
     control: Arc<Control>,
@@ -180,8 +183,8 @@ pub(crate) struct Recorder {
 }
 
 /// The call in which a thread is.
-#[derive(Clone, Copy)]
-struct Current {
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Current {
     /// Address of its recorder; null: the thread is in no call.
     of: *const Recorder,
     slot: usize,
@@ -194,13 +197,18 @@ struct Current {
 }
 
 impl Current {
-    const NOTHING: Current =
+    pub(super) const NOTHING: Current =
         Current { of: std::ptr::null(), slot: OTHER, waits: false, event: None, described: false };
 }
 
 thread_local! {
     static CURRENT: Cell<Current> =
         const { Cell::new(Current::NOTHING) };
+}
+
+/// Says in which call the thread is from now on. Gives the one in which it was.
+pub(super) fn replace(current: Current) -> Current {
+    CURRENT.replace(current)
 }
 
 impl Recorder {
@@ -217,6 +225,7 @@ impl Recorder {
             pid: AtomicU32::new(std::process::id()),
             names: Names::of(&part),
             log: part.log(),
+            mapped: Mapped::default(),
             objects: AtomicU32::new(0),
             part,
             control,

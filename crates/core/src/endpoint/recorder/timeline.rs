@@ -113,15 +113,20 @@ impl Recorder {
     /// Where a recorded address leads.
     fn spot(&self, at: FarAddress) -> Spot {
         let offset = match at.region & MAPPED != 0 {
-            true => self.offset_in_segment(at.pe as usize, at.offset as usize).map(|at| (0, at)),
+            true => self.place_of(at.pe as usize, at.offset as usize),
             // Regions are fewer than that.
             false => Some(((at.region & !RECORDED) as u16, at.offset)),
         };
         Spot { pe: at.pe, offset }
     }
 
-    /// Where in a PE's segment the byte at an address of this process lies. `None` in other memory:
-    /// that of a restricted window.
+    /// Region and offset of the byte at an address of this process, in the memory of a PE.
+    fn place_of(&self, pe: usize, address: usize) -> Option<(u16, u64)> {
+        let in_segment = self.offset_in_segment(pe, address).map(|at| (0, at));
+        in_segment.or_else(|| self.mapped.place(address))
+    }
+
+    /// Where in a PE's segment the byte at an address of this process lies. `None` in other memory.
     fn offset_in_segment(&self, pe: usize, address: usize) -> Option<u64> {
         let (mapping, geometry) = (self.control.mapping(), self.control.geometry());
         let offset = address.checked_sub(mapping.at(0) as usize)? as u64;
@@ -131,13 +136,21 @@ impl Recorder {
 
     #[cold]
     fn note_word(&self, word: *const u8, bytes: usize, cmp: Cmp, value: u64) {
-        self.note_word_at(self.offset_in_segment(self.me, word as usize), bytes, cmp, value);
+        self.note_word_at(self.place_of(self.me, word as usize), bytes, cmp, value);
     }
 
-    fn note_word_at(&self, offset: Option<u64>, bytes: usize, cmp: Cmp, value: u64) {
+    fn note_word_at(&self, offset: Option<(u16, u64)>, bytes: usize, cmp: Cmp, value: u64) {
         let Some(log) = &self.log else { return };
-        let at = Spot { pe: self.me as u32, offset: offset.map(|at| (0, at)) };
+        let at = Spot { pe: self.me as u32, offset };
         self.note(log, Deed::Word { at, bytes: bytes as u64, cmp, value }, "wait");
+    }
+
+    #[cold]
+    fn note_phase(&self, slot: usize, label: &OnceLock<TextId>, members: &[usize], arrives: bool) {
+        let Some(log) = &self.log else { return };
+        let members = *label.get_or_init(|| log.add_text(&ranges(members)));
+        let name = if arrives { "arrive" } else { "wait" };
+        self.note(log, Deed::Phase { slot: slot as u32, members, arrives }, name);
     }
 
     #[cold]
@@ -165,7 +178,15 @@ impl Pe {
     #[cold]
     pub(crate) fn note_word_at(&self, offset: Option<u64>, bytes: usize, cmp: Cmp, value: u64) {
         if let Some(recorder) = self.recorder() {
-            recorder.note_word_at(offset, bytes, cmp, value);
+            recorder.note_word_at(offset.map(|at| (0, at)), bytes, cmp, value);
+        }
+    }
+
+    /// Says for timelines that the part of a restricted window with this region is mapped here, or,
+    /// without a length, no longer.
+    pub(crate) fn note_mapped(&self, region: u32, base: *const u8, len: usize) {
+        if let Some(recorder) = self.recorder() {
+            recorder.mapped.set(region as u16, base as usize, len);
         }
     }
 
@@ -181,6 +202,21 @@ impl Pe {
     ) {
         if let Some(recorder) = self.recorder() {
             recorder.note_team(slot, label, members, bytes);
+        }
+    }
+
+    /// Says for a timeline that its call arrives at a barrier, or has to wait for the phase at which
+    /// this PE arrived last. `label` is as in [`note_team`](Self::note_team).
+    #[inline(always)]
+    pub(crate) fn note_phase(
+        &self,
+        slot: usize,
+        label: &OnceLock<TextId>,
+        members: &[usize],
+        arrives: bool,
+    ) {
+        if let Some(recorder) = self.recorder() {
+            recorder.note_phase(slot, label, members, arrives);
         }
     }
 }

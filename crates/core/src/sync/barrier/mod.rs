@@ -52,13 +52,14 @@ use crate::endpoint::copies::Copies;
 use crate::endpoint::ending;
 use crate::endpoint::errand::Step;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::events::TextId;
 use crate::endpoint::route::Route;
 use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 use relayed::Relayed;
 use std::mem::offset_of;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The way in which PEs learn of arrivals.
@@ -364,6 +365,8 @@ pub struct Barrier {
     complete: AtomicU64,
     /// Set while a thread is in one of the calls.
     busy: AtomicBool,
+    /// The members as a text of the timeline, if one is made.
+    label: OnceLock<TextId>,
     /// The slot is never used again.
     lost: AtomicBool,
 }
@@ -434,6 +437,7 @@ impl Barrier {
             arrived: AtomicU64::new(0),
             complete: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            label: OnceLock::new(),
             lost: AtomicBool::new(false),
         }
     }
@@ -533,7 +537,7 @@ impl Barrier {
     #[track_caller]
     pub fn step(&self) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::step", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+            Ok(self.alone(|| by_way!(self, way => self.next_of_split(way)))?)
         })
     }
 
@@ -564,7 +568,7 @@ impl Barrier {
                 by_way!(self, way => {
                     let complete = self.look(way)?;
                     if complete {
-                        self.next(way)?;
+                        self.next_of_split(way)?;
                     }
                     Ok(complete)
                 })
@@ -579,7 +583,14 @@ impl Barrier {
     #[track_caller]
     pub fn test(&self) -> Result<bool> {
         self.slot.pe.call("Barrier::test", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.look(way)))?)
+            Ok(self.alone(|| {
+                let was_complete = self.is_complete();
+                let complete = by_way!(self, way => self.look(way))?;
+                if complete && !was_complete {
+                    self.note_phase(false);
+                }
+                Ok(complete)
+            })?)
         })
     }
 
@@ -590,7 +601,7 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::wait", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))?)
+            Ok(self.alone(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))?)
         })
     }
 
@@ -618,7 +629,7 @@ impl Barrier {
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::wait_timeout", None, || {
             let limit = Limit::new(timeout);
-            Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
+            Ok(self.alone(|| by_way!(self, way => self.end_phase(way, limit.patience())))?)
         })
     }
 
@@ -687,8 +698,7 @@ impl Barrier {
     /// [`wait`](Self::wait) at the beginning of a collective call.
     #[inline(always)]
     pub(crate) fn complete_for_collective(&self) -> Quick<()> {
-        let is_complete = self.complete.load(Ordering::Relaxed) == self.phase();
-        if is_complete && !self.busy.load(Ordering::Relaxed) {
+        if self.is_complete() && !self.busy.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.complete_slowly()
@@ -697,7 +707,7 @@ impl Barrier {
     #[cold]
     #[inline(never)]
     fn complete_slowly(&self) -> Quick<()> {
-        self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))
+        self.alone(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))
             .inspect_err(|error| self.end_if_interrupted(error))
     }
 
@@ -710,6 +720,40 @@ impl Barrier {
             // Never cleared: all later calls find the barrier busy.
             self.busy.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the phase at which this PE arrived last is known to be complete.
+    #[inline(always)]
+    fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Relaxed) == self.phase()
+    }
+
+    /// Says for a timeline that this PE arrives, or that its call ends the phase at which it has
+    /// arrived in another one.
+    #[inline(always)]
+    fn note_phase(&self, arrives: bool) {
+        let Slot { pe, slot, members, .. } = &self.slot;
+        pe.note_phase(*slot, &self.label, members, arrives);
+    }
+
+    /// [`next`](Self::next) in a call that does not wait for the phase at which it arrives.
+    #[inline(always)]
+    fn next_of_split(&self, way: &impl Phases) -> Quick<()> {
+        if let Some(error) = ending::refusal(&self.slot.pe) {
+            return Err(error.into());
+        }
+        self.end_phase(way, Patience::Forever)?;
+        self.note_phase(true);
+        self.next(way)
+    }
+
+    /// [`finish`](Self::finish) of a phase at which this PE has arrived in another call.
+    #[inline(always)]
+    fn end_phase(&self, way: &impl Phases, patience: Patience<'_>) -> Quick<()> {
+        if !self.is_complete() {
+            self.note_phase(false);
+        }
+        self.finish(way, patience)
     }
 
     /// Completes the phase that may be under way, and arrives at the next.

@@ -104,6 +104,9 @@ fn pack(deed: &Deed) -> Packed {
             ((2, place_in(&COMPARISONS, &cmp), known), region, at.pe, [offset, bytes, value])
         }
         Deed::Team { slot, members, bytes } => ((3, 0, 0), 0, members.0, [slot.into(), bytes, 0]),
+        Deed::Phase { slot, members, arrives } => {
+            ((5, arrives.into(), 0), 0, members.0, [slot.into(), 0, 0])
+        }
         Deed::Wait(what) => ((4, place_in(&Awaited::ALL, &what), 0), 0, 0, [0; 3]),
     }
 }
@@ -122,6 +125,11 @@ fn unpack(((tag, sub, flags), region, high, [offset, bytes, value]): Packed) -> 
         2 => Deed::Word { at, bytes, cmp: *COMPARISONS.get(sub as usize)?, value },
         3 => Deed::Team { slot: u32::try_from(offset).ok()?, members: TextId(high), bytes },
         4 => Deed::Wait(*Awaited::ALL.get(sub as usize)?),
+        5 => Deed::Phase {
+            slot: u32::try_from(offset).ok()?,
+            members: TextId(high),
+            arrives: sub != 0,
+        },
         _ => return None,
     })
 }
@@ -194,6 +202,11 @@ pub(super) mod tests {
                 slot,
                 members: TextId(members),
                 bytes
+            }),
+            any::<(u32, u32, bool)>().prop_map(|(slot, members, arrives)| Deed::Phase {
+                slot,
+                members: TextId(members),
+                arrives
             }),
             what.prop_map(Deed::Wait),
         ]

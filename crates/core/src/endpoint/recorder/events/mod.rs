@@ -103,6 +103,16 @@ pub enum Deed {
         /// The bytes that this PE gives.
         bytes: u64,
     },
+    /// An arrival at a barrier, for which the PE waits later, or the end of that wait. The wait is
+    /// for the PE's last arrival at the barrier.
+    Phase {
+        /// The barrier's slot, equal at all members.
+        slot: u32,
+        /// The members.
+        members: TextId,
+        /// It is the arrival.
+        arrives: bool,
+    },
     /// A wait for this.
     Wait(Awaited),
 }
