@@ -47,7 +47,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     print!("{}", done.usage);
     println!("PE 2 had the last word of PE 1 after {:.3} us", took.as_nanos() as f64 / 1000.0);
     if let Some(file) = file.first() {
-        done.recorder.write_chrome(&mut File::create(file)?)?;
+        done.write_chrome(&mut File::create(file)?)?;
     }
     Ok(())
 }
