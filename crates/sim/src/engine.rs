@@ -241,12 +241,13 @@ impl<'a, P: Program> Engine<'a, P> {
 
     /// Schedules the first look of a parked PE that may see what happened at `changed`.
     fn look_at_next(&mut self, pe: Pe, changed: Ps) {
-        let State::Parked { from, due, .. } = &mut self.actors[pe.index()].state else {
+        let actor = &mut self.actors[pe.index()];
+        let State::Parked { from, due, .. } = &mut actor.state else {
             return;
         };
         if !*due {
             *due = true;
-            let reads = self.world.polling(pe).reads(*from, changed);
+            let reads = self.world.reads(pe, actor.waits_since, *from, changed);
             self.world.wake(reads, Wake::Sample(pe));
         }
     }

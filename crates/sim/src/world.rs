@@ -113,6 +113,18 @@ impl World {
         self.nic.polling(Node(pe.0))
     }
 
+    /// When a PE that has looked since `waits_since`, now from `from` on, reads its memory and sees
+    /// what happened at `changed`. An interrupt wakes one that sleeps.
+    pub(crate) fn reads(&self, pe: Pe, waits_since: Ps, from: Ps, changed: Ps) -> Ps {
+        let polling = self.polling(pe);
+        match self.nic.interrupts() {
+            Some(interrupts) if changed > waits_since + interrupts.after => {
+                changed.max(from) + interrupts.time + polling.sample
+            }
+            _ => polling.reads(from, changed),
+        }
+    }
+
     /// Whether all that a PE has written is visible.
     pub fn is_quiet(&self, pe: Pe) -> bool {
         self.parts.books[pe.index()].outstanding == 0

@@ -92,6 +92,15 @@ pub enum Feature {
     Commands,
 }
 
+/// How NICs wake hosts that sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupts {
+    /// How long a host looks before it sleeps.
+    pub after: Ps,
+    /// From a change until the host that slept looks.
+    pub time: Ps,
+}
+
 /// The NICs of a machine.
 pub trait Nic {
     /// The kind's name, as machine files write it.
@@ -102,6 +111,11 @@ pub trait Nic {
 
     /// The looks of this node's host at the memory into which its NIC delivers.
     fn polling(&self, node: Node) -> Polling;
+
+    /// The interrupts of hosts that do not only look.
+    fn interrupts(&self) -> Option<Interrupts> {
+        None
+    }
 
     /// The machine is switched on, before any program runs.
     fn start(&mut self, _cx: &mut Cx<'_>) {}

@@ -1,6 +1,8 @@
 //! The NIC as a whole, without programs.
 
+mod chipset;
 mod groups;
+mod pemm;
 mod protection;
 mod switch;
 
