@@ -178,7 +178,10 @@ impl Cx<'_> {
     /// When the process of a call runs again that has waited since `from` for a change made at
     /// `changed`.
     pub fn sleep(&mut self, op: Op, sleep: Sleep, from: Ps, changed: Ps) -> Ps {
-        self.parts.sleep(op, sleep, from, changed)
+        match sleep.phases(from, from, changed) {
+            Some(slept) => self.parts.sleep(op, slept),
+            None => changed.max(from),
+        }
     }
 
     /// Has an agent called at `at`.

@@ -248,7 +248,7 @@ impl<'a, P: Program> Engine<'a, P> {
         };
         if !*due {
             *due = true;
-            let reads = self.world.reads(last, *from, changed);
+            let reads = self.world.reads(last, actor.waits_since, *from, changed);
             self.world.wake(reads, Wake::Sample(pe));
         }
     }

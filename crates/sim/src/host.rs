@@ -233,10 +233,11 @@ impl Polling {
     }
 }
 
-/// What waiting costs a process that does not look again and again, but blocks in the kernel until
-/// its NIC interrupts.
+/// What waiting costs a process that sleeps in the kernel until its NIC interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sleep {
+    /// How long the process looks before it sleeps.
+    pub spin: Ps,
     /// The system call by which the process blocks.
     pub block: Ps,
     /// The interrupt: its handler, and saving and restoring the state of the CPU around it.
@@ -245,13 +246,38 @@ pub struct Sleep {
     pub context_switch: Ps,
 }
 
+/// The phases of a wait in the kernel, each from its begin to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slept {
+    /// The system call.
+    pub block: (Ps, Ps),
+    /// The interrupt; no time where nothing interrupts.
+    pub interrupt: (Ps, Ps),
+    /// Switching to the process.
+    pub context_switch: (Ps, Ps),
+}
+
 impl Sleep {
-    /// The end of the blocking call of a process that waits from `from` on for a change made at
-    /// `changed`, and the begin of its interrupt, if there is one. The kernel looks before the
-    /// process sleeps.
-    pub fn phases(self, from: Ps, changed: Ps) -> (Ps, Option<Ps>) {
-        let blocked = from + self.block;
-        (blocked, (changed > from).then(|| changed.max(blocked)))
+    /// How a process sleeps that waits since `since`, and since `from` after the last change, for
+    /// the change made at `changed`. `None` where it still looks then. The kernel looks before the
+    /// process sleeps, and nothing interrupts where the change is there.
+    pub fn phases(self, since: Ps, from: Ps, changed: Ps) -> Option<Slept> {
+        if self.spin > Ps::ZERO && changed <= since + self.spin {
+            return None;
+        }
+        let begin = from.max(since + self.spin);
+        let blocked = begin + self.block;
+        let (woken, handled, runs) = if changed > begin {
+            let woken = changed.max(blocked);
+            (woken, woken + self.interrupt, woken + self.interrupt + self.context_switch)
+        } else {
+            (blocked, blocked, blocked)
+        };
+        Some(Slept {
+            block: (begin, blocked),
+            interrupt: (woken, handled),
+            context_switch: (handled, runs),
+        })
     }
 }
 
@@ -259,12 +285,28 @@ impl Sleep {
 mod tests {
     use super::*;
 
+    /// Begin of the interrupt, if there is one, and when the process runs.
+    fn slept(spin: u64, since: u64, from: u64, changed: u64) -> Option<(Option<u64>, u64)> {
+        let sleep =
+            Sleep { spin: Ps(spin), block: Ps(10), interrupt: Ps(20), context_switch: Ps(30) };
+        let slept = sleep.phases(Ps(since), Ps(from), Ps(changed))?;
+        let (begin, end) = slept.interrupt;
+        Some(((end > begin).then_some(begin.0), slept.context_switch.1.0))
+    }
+
     #[test]
     fn a_change_before_the_sleep_interrupts_nobody() {
-        let sleep = Sleep { block: Ps(10), interrupt: Ps(20), context_switch: Ps(30) };
-        assert_eq!(sleep.phases(Ps(100), Ps(100)), (Ps(110), None));
-        assert_eq!(sleep.phases(Ps(100), Ps(101)), (Ps(110), Some(Ps(110))));
-        assert_eq!(sleep.phases(Ps(100), Ps(500)), (Ps(110), Some(Ps(500))));
+        assert_eq!(slept(0, 100, 100, 100), Some((None, 110)));
+        assert_eq!(slept(0, 100, 100, 101), Some((Some(110), 160)));
+        assert_eq!(slept(0, 100, 100, 500), Some((Some(500), 550)));
+        assert_eq!(slept(0, 100, 600, 500), Some((None, 610)), "it has come between two looks");
+    }
+
+    #[test]
+    fn a_process_looks_before_it_sleeps() {
+        assert_eq!(slept(50, 100, 100, 150), None);
+        assert_eq!(slept(50, 100, 100, 151), Some((Some(160), 210)));
+        assert_eq!(slept(50, 100, 300, 301), Some((Some(310), 360)), "once for each wait");
     }
 
     #[test]

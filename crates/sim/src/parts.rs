@@ -2,7 +2,7 @@
 //! promised, and memory.
 
 use crate::events::{Event, Happened};
-use crate::host::{Answer, Sleep};
+use crate::host::{Answer, Slept};
 use crate::memory::Memory;
 use crate::network::Network;
 use crate::op::Op;
@@ -125,17 +125,17 @@ impl Parts {
         self.events.push(at, Event::Finish { finish });
     }
 
-    /// A process that has waited since `from` for a change made at `changed` runs again at the time
-    /// that this returns. `op` is its last call.
-    pub(crate) fn sleep(&mut self, op: Op, sleep: Sleep, from: Ps, changed: Ps) -> Ps {
-        let (blocked, interrupted) = sleep.phases(from, changed);
-        let track = Track::Pe(op.pe);
-        self.record(track, "system_call", op, from, blocked);
-        let Some(begin) = interrupted else { return blocked };
-        let handled = begin + sleep.interrupt;
-        self.record(track, "interrupt", op, begin, handled);
-        self.record(track, "context_switch", op, handled, handled + sleep.context_switch);
-        handled + sleep.context_switch
+    /// A process slept. Returns when it runs again; `op` is its last call.
+    pub(crate) fn sleep(&mut self, op: Op, slept: Slept) -> Ps {
+        let phases = [
+            ("system_call", slept.block),
+            ("interrupt", slept.interrupt),
+            ("context_switch", slept.context_switch),
+        ];
+        for (name, (begin, end)) in phases.into_iter().filter(|(_, (begin, end))| end > begin) {
+            self.record(Track::Pe(op.pe), name, op, begin, end);
+        }
+        slept.context_switch.1
     }
 
     pub(crate) fn record(&mut self, track: Track, name: &'static str, op: Op, start: Ps, end: Ps) {

@@ -116,12 +116,13 @@ impl World {
     }
 
     /// When the look of a PE reads memory that first sees a change made at `changed`. The PE has
-    /// waited since `from`; `op` is its last call.
-    pub(crate) fn reads(&mut self, op: Op, from: Ps, changed: Ps) -> Ps {
+    /// waited since `since`, and looks since `from`; `op` is its last call.
+    pub(crate) fn reads(&mut self, op: Op, since: Ps, from: Ps, changed: Ps) -> Ps {
         let polling = self.polling(op.pe);
-        match self.nic.sleep() {
+        let slept = self.nic.sleep().and_then(|sleep| sleep.phases(since, from, changed));
+        match slept {
             None => polling.reads(from, changed),
-            Some(sleep) => self.parts.sleep(op, sleep, from, changed) + polling.sample,
+            Some(phases) => self.parts.sleep(op, phases) + polling.sample,
         }
     }
 

@@ -742,6 +742,7 @@ fn start_of(host: &Section<'_>) -> Result<Start, MachineError> {
 fn sleep_of(host: &Section<'_>) -> Result<Option<Sleep>, MachineError> {
     match host.has("interrupt") {
         true => Ok(Some(Sleep {
+            spin: Ps::ZERO,
             block: host.time("system_call")?,
             interrupt: host.time("interrupt")?,
             context_switch: host.time("context_switch")?,

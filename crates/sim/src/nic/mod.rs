@@ -105,7 +105,7 @@ pub trait Nic {
     /// The looks of this node's host at the memory into which its NIC delivers.
     fn polling(&self, node: Node) -> Polling;
 
-    /// What waiting costs a PE whose host blocks until its NIC interrupts. Without it, hosts spin.
+    /// What waiting costs a PE whose host sleeps until its NIC interrupts. Without it, hosts look.
     fn sleep(&self) -> Option<Sleep> {
         None
     }

@@ -4,6 +4,8 @@
 //! calls of its driver. Here each of these is a command. Unless stated otherwise, addresses are
 //! physical: LLCM begins at 0, and the bank of the host's own side at [`BANK`].
 
+use super::chipset::CHIPSETS;
+pub use super::chipset::Chipset;
 pub use super::header::{Header, Kind};
 pub use super::memory::BANK;
 pub use super::translate::Refusal;
@@ -26,6 +28,8 @@ pub(super) const SWITCH: u32 = 12;
 pub(super) const NEXT_BLOCK: u32 = 13;
 pub(super) const ROUTE: u32 = 14;
 pub(super) const WAY: u32 = 15;
+pub(super) const READ_AWAY: u32 = 16;
+pub(super) const RECOVER: u32 = 17;
 
 /// Where packets of a node to itself turn round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +102,14 @@ pub fn group(group: u16, members: &[Node]) -> Command {
     Command { data: words(&members), ..command(GROUP, [group.into(), 0, 0, 0]) }
 }
 
+/// Has the NIC recover addresses by the rule of this chipset, for stores of the program's own
+/// ([`kick`]). A machine starts with the host's. Refused for one that the NIC's chip has no rule
+/// for.
+pub fn recover_as(chipset: Chipset) -> Command {
+    let number = CHIPSETS.iter().position(|&(_, other)| other == chipset);
+    command(RECOVER, [number.expect("all have names") as u64, 0, 0, 0])
+}
+
 /// Sets where packets to this node itself turn round. A machine starts with the internal loop.
 pub fn loop_back(mode: LoopBack) -> Command {
     command(LOOP_BACK, [(mode == LoopBack::External).into(), 0, 0, 0])
@@ -153,6 +165,12 @@ pub fn dma(header: &Header, from: u64, len: u32) -> Command {
 /// Reads `len` bytes, word by word. Answered with them.
 pub fn read(at: u64, len: u32, looks: Looks) -> Command {
     command(READ, [at, len.into(), (looks == Looks::Halves).into(), 0])
+}
+
+/// Reads from the bank on the network's side, whose addresses are those of the host's ([`BANK`]).
+/// The NIC makes the host wait while it turns the bank. Refused in DIMM mode, in which it cannot.
+pub fn read_away(at: u64, len: u32, looks: Looks) -> Command {
+    Command { code: READ_AWAY, ..read(at, len, looks) }
 }
 
 /// Writes bytes of the NIC's own memory: up to 8 at once, more line by line.

@@ -12,12 +12,14 @@
 //! ```
 //!
 //! In DIMM mode the NIC can neither stall nor interrupt the host. The host finds out by looking
-//! that a queue is full, or that something has arrived.
+//! that a queue is full, or that something has arrived. In PEMM mode (`pemm`) the NIC can do both.
 //!
 //! | file | what |
 //! |---|---|
 //! | `slot` | the state of a node's NIC; `way_out`, `way_in` and `kick_pages` are parts of it |
 //! | `parameters` | what the machine file says |
+//! | `chipset` | the rules by which chipsets split addresses, and their inverse |
+//! | `pemm`, `signals` | the slot's signals *wait* and *interrupt*; what they take |
 //! | `twist` | the permutation of the data lines, and its inverse |
 //! | `header` | headers and seeds; the overwriting of 12 bits; stamping |
 //! | `htlb` | header TLB and header table, which the core processor or the host keeps |
@@ -42,9 +44,10 @@
 //! loop takes a whole number of reads, and only a change that crosses a sample changes it. What is
 //! left is `host.software`.
 //!
-//! Not simulated: PEMM mode, several users of one NIC.
+//! Not simulated: several users of one NIC.
 
 mod begin;
+mod chipset;
 pub mod command;
 mod core;
 mod driver;
@@ -57,9 +60,11 @@ mod library;
 mod memory;
 mod multicast;
 mod parameters;
+mod pemm;
 mod receive;
 mod send;
 mod serve;
+mod signals;
 mod slot;
 mod stall;
 #[cfg(test)]
@@ -74,7 +79,7 @@ mod way_out;
 pub use slot::MemorySlot;
 
 use super::{Call, Cx, Feature, Nic, Pe, Token};
-use crate::host::{Answer, Polling};
+use crate::host::{Answer, Polling, Sleep};
 use crate::packet::{Node, Packet};
 use crate::time::Ps;
 use slot::Due;
@@ -94,6 +99,10 @@ impl Nic for MemorySlot {
 
     fn polling(&self, _node: Node) -> Polling {
         self.is.polling()
+    }
+
+    fn sleep(&self) -> Option<Sleep> {
+        self.is.pemm.map(|pemm| pemm.sleep)
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>, call: Call) {
@@ -122,6 +131,9 @@ impl Nic for MemorySlot {
                 cx.finish(cx.now(), op, Answer::default());
             }
             Due::Read { op, at, len, end } => self.sampled(cx, node, op, at, len, end),
+            Due::ReadAway { op, at, len, end } => {
+                self.sampled_away(cx, node, op, (at, len), end);
+            }
             Due::Room => self.has_room(cx, node),
             Due::RoomSeen => self.begin_stalled(cx, node),
             Due::Look(wait) => self.first_look(cx, node, wait),

@@ -1,9 +1,11 @@
 //! What the machine file says of a memory-slot NIC and of the host that it is plugged into.
 
+use super::chipset::Chipset;
 use super::core::CoreCosts;
 use super::header::PAGE;
 use super::htlb;
 use super::memory::BANK;
+use super::signals::Pemm;
 use super::twist::Twist;
 use crate::host::Polling;
 use crate::machine::{Machine, MachineError, Rate, Section};
@@ -48,6 +50,12 @@ pub struct Parameters {
     pub line: Ps,
     pub twist: Twist,
     pub twist_word: Ps,
+    /// The chipset that splits the host's addresses.
+    pub chipset_rule: Chipset,
+    /// Whether the NIC's chip is the first version, which has no rule for the i845.
+    pub first_version: bool,
+    /// The slot's further signals, in PEMM mode.
+    pub pemm: Option<Pemm>,
     // The cycles of the clocks that a packet crosses.
     pub dimm_cycle: Ps,
     pub swif_cycle: Ps,
@@ -89,6 +97,7 @@ impl Parameters {
         let (host, send) = (machine.section("host"), machine.section("send"));
         let (receive, link) = (machine.section("receive"), machine.section("link"));
         let (twist, twist_word) = twist(&host)?;
+        let (chipset_rule, first_version) = Chipset::read(&host, &send)?;
         let htlb = htlb_shape(&send)?;
         let (llcm_bytes, bank_bytes) = memory_sizes(&receive)?;
         Ok(Parameters {
@@ -102,6 +111,9 @@ impl Parameters {
             line: host.time("line")?,
             twist,
             twist_word,
+            chipset_rule,
+            first_version,
+            pemm: Pemm::read(&host)?,
             dimm_cycle: cycle(machine, "dimm")?,
             swif_cycle: cycle(machine, "swif")?,
             host_write: send.time("host_write")?,

@@ -159,8 +159,9 @@ impl MemorySlot {
         slot.switching = true;
         let seen = self.is.polling().seen(Ps::ZERO, at.max(slot.copied));
         let op = self.slots[node.index()].held[0].op;
-        cx.stage(node, "banks", "bank_switch", op, (seen, seen + self.is.bank_switch));
-        self.later(cx, seen + self.is.bank_switch, node, Due::Switched);
+        let (name, time) = self.bank_turn();
+        cx.stage(node, "banks", name, op, (seen, seen + time));
+        self.later(cx, seen + time, node, Due::Switched);
     }
 
     /// The banks have been switched. The host copies what it now sees into the segment, in the

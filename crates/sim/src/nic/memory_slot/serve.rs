@@ -1,5 +1,6 @@
 //! The commands of the NIC's own interface, carried out.
 
+use super::chipset::CHIPSETS;
 use super::command::{self, LoopBack, Refusal};
 use super::header::{Header, Kind, PAGE};
 use super::memory::{BANK, NicMemory, Side};
@@ -38,6 +39,10 @@ impl MemorySlot {
                 self.slots[node.index()].loop_back = mode;
                 (now, Answer::default())
             }
+            command::RECOVER => {
+                self.recover_as(node, words[0])?;
+                (now, Answer::default())
+            }
             command::DROPPED => (now, Answer::value(self.count_dropped(node, words[0]))),
             command::KICK => (self.kick_by_program(cx, node, op, command)?, Answer::default()),
             command::BLOCK | command::NEXT_BLOCK => {
@@ -49,6 +54,7 @@ impl MemorySlot {
             }
             command::WRITE => (self.write(cx, node, command)?, Answer::default()),
             command::READ => return self.read(cx, node, op, words),
+            command::READ_AWAY => return self.read_away(cx, node, op, words),
             command::WAIT => return self.wait(cx, node, op, words),
             command::SWITCH => {
                 self.later(cx, now + self.is.bank_switch, node, Due::SwitchedFor(op));
@@ -74,6 +80,18 @@ impl MemorySlot {
                 self.register(node, (words[0] >> 32) as u16, owner, words[2], words[3])
             }
         }
+    }
+
+    /// Has the NIC recover addresses by the rule of the chipset of this number.
+    fn recover_as(&mut self, node: Node, number: u64) -> Result<(), String> {
+        let Some(&(_, chipset)) = CHIPSETS.get(number as usize) else {
+            return Err(format!("there is no chipset of number {number}"));
+        };
+        if let Some(why) = chipset.refused_by(self.is.first_version) {
+            return Err(format!("the chipset {why}"));
+        }
+        self.slots[node.index()].recovers = chipset;
+        Ok(())
     }
 
     /// Number of packets dropped here for the reason of this number; for 0, for any reason.
@@ -103,7 +121,9 @@ impl MemorySlot {
             ));
         }
         let word = through_wires(&self.is, data, words[1] == 0);
-        let place = ((words[0] / PAGE) as u32, words[0] % PAGE);
+        let lines = self.is.chipset_rule.split(words[0]);
+        let address = self.slots[node.index()].recovers.join(lines);
+        let place = ((address / PAGE) as u32, address % PAGE);
         self.kick(cx, node, op, cx.now(), place, word)
     }
 
@@ -246,7 +266,7 @@ impl MemorySlot {
     }
 
     /// Refuses an access to memory that the NIC does not have.
-    fn exists(&self, at: u64, len: u64) -> Result<(), String> {
+    pub(super) fn exists(&self, at: u64, len: u64) -> Result<(), String> {
         match NicMemory::has(self.is.llcm_bytes, self.is.bank_bytes, at, len) {
             true => Ok(()),
             false => Err(format!("the NIC has no {len} bytes at {at:#x}")),

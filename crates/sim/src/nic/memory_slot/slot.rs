@@ -1,5 +1,6 @@
 //! The NICs of all nodes: their state, and what they have planned.
 
+use super::chipset::Chipset;
 use super::command::{LoopBack, Refusal};
 use super::core::CoreProcessor;
 use super::frames::{Frames, SegmentPage};
@@ -32,6 +33,8 @@ pub enum Due {
     SwitchedFor(Op),
     /// A host's read samples the memory.
     Read { op: Op, at: u64, len: usize, end: Ps },
+    /// A host's read samples the bank on the network's side.
+    ReadAway { op: Op, at: u64, len: usize, end: Ps },
     /// The queue for which a host waits has room.
     Room,
     /// The host has seen that.
@@ -47,6 +50,8 @@ pub struct Slot {
     /// Process group of the program.
     pub group: u16,
     pub loop_back: LoopBack,
+    /// The chipset by whose rule the NIC recovers addresses.
+    pub recovers: Chipset,
     pub out: WayOut,
     pub htlb: Htlb,
     pub kicks: KickPages,
@@ -92,6 +97,7 @@ impl MemorySlot {
         let slot = |_| Slot {
             group: 0,
             loop_back: LoopBack::Internal,
+            recovers: is.chipset_rule,
             out: WayOut::default(),
             htlb: Htlb::new(is.htlb),
             kicks: KickPages::default(),

@@ -1,7 +1,9 @@
 //! The NIC as a whole, without programs.
 
+mod chipset;
 mod core;
 mod groups;
+mod pemm;
 mod protection;
 mod switch;
 
