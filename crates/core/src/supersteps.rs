@@ -3,9 +3,9 @@
 //! # The contract
 //!
 //! * All PEs make supersteps 1, 2, 3, ... Each call of [`step`](Supersteps::step) ends one.
-//! * What PEs [put](Supersteps::put) in superstep s is *received* in superstep s + d at its targets,
-//!   all of it, and in no other. An element that nobody has put is zero. Of two puts to one element
-//!   in one superstep either value may be received.
+//! * What PEs [put](Supersteps::put) in superstep s is *received* in superstep s + d at its
+//!   targets, all of it, and in no other. An element that nobody has put is zero. Of two puts to
+//!   one element in one superstep either value may be received.
 //! * The delay d is 1 for [`new`](Supersteps::new): the barrier ends the superstep. It is 2 for
 //!   [`overlapped`](Supersteps::overlapped): the barrier of superstep s goes on during superstep
 //!   s + 1. A step is then one reduced barrier code, [`Barrier::step`]: it waits until all have
@@ -18,8 +18,8 @@
 //! # How it is kept
 //!
 //! There are 2 d windows of equal length. Puts of superstep s go to window s mod 2 d. Received in
-//! superstep s is window (s - d) mod 2 d. At the end of superstep s, before it arrives at phase s of
-//! the barrier, a PE clears its part of the window that it received in s.
+//! superstep s is window (s - d) mod 2 d. At the end of superstep s, before it arrives at phase s
+//! of the barrier, a PE clears its part of the window that it received in s.
 //!
 //! **Proof.** A PE is *in* superstep s from the end of its (s - 1)-th step to its s-th arrival.
 //!
@@ -27,8 +27,8 @@
 //!   waited for that phase. For d = 2 arriving at phase s - 1 has waited for phase s - 2.
 //! * S2: *All of it is there.* A PE arrives at phase s once its puts of superstep s are complete.
 //!   By S1, all puts of superstep s - d are complete when a PE is in superstep s.
-//! * S3: *Nothing else is there.* Window s mod 2 d was received in superstep s - d, as s - 2 d and s
-//!   are alike modulo 2 d, and cleared before the arrival at phase s - d. By S1, this is over at
+//! * S3: *Nothing else is there.* Window s mod 2 d was received in superstep s - d, as s - 2 d and
+//!   s are alike modulo 2 d, and cleared before the arrival at phase s - d. By S1, this is over at
 //!   all PEs when a PE is in superstep s and puts there. It is next received in superstep s + d.
 //!   The PE that puts next to that window is in superstep s + 2 d, so by S1 all have arrived at
 //!   phase s + d, after they received it.
@@ -42,7 +42,7 @@ use crate::base::shows;
 use crate::job::Job;
 use crate::sync::barrier::Barrier;
 use crate::window::Window;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Elements that all PEs put to each other in supersteps: what is put in one is received in the
 /// next.
@@ -161,7 +161,8 @@ impl<T: Plain> Supersteps<T> {
         self.place()?.put(pe, index, from)
     }
 
-    /// [`put`](Self::put) of elements that other threads or PEs may write meanwhile, for front ends.
+    /// [`put`](Self::put) of elements that other threads or PEs may write meanwhile, for front
+    /// ends.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
@@ -246,12 +247,10 @@ impl<T: Plain> Supersteps<T> {
     }
 
     fn end_superstep(&mut self, timeout: Option<Duration>) -> Result<()> {
-        let begin = timeout.map(|_| Instant::now());
-        let wait = || match (timeout, begin) {
-            (Some(timeout), Some(begin)) => {
-                self.barrier.wait_timeout(timeout.saturating_sub(begin.elapsed()))
-            }
-            _ => self.barrier.wait(),
+        // Called twice, it waits at most once: with a delay of 1 the phase before is complete.
+        let wait = || match timeout {
+            Some(timeout) => self.barrier.wait_timeout(timeout),
+            None => self.barrier.wait(),
         };
         let mut written = Ok(());
         // Else a call before this one has arrived, and has met its deadline.
@@ -278,8 +277,8 @@ impl<T: Plain> Supersteps<T> {
         }
     }
 
-    /// Waits until all PEs have ended their last superstep, and frees the memory. *Collective.* What
-    /// is dropped instead is lost to the job until it ends, if its last barrier goes on.
+    /// Waits until all PEs have ended their last superstep, and frees the memory. *Collective.*
+    /// What is dropped instead is lost to the job until it ends, if its last barrier goes on.
     ///
     /// # Errors
     /// [`Error::Unequal`] when PEs free different things, [`Error::PeerFailed`].

@@ -236,8 +236,8 @@ fn no_more_is_fitted_than_may_be_and_the_rest_is_predicted_well() {
     assert_eq!(of_dimmnet, expected);
 }
 
-/// Two supersteps give the constants of the cost model, which predicts all others within 30 percent;
-/// and supersteps that overlap hide the barrier behind the work.
+/// Two supersteps give the constants of the cost model, which predicts all others within 30
+/// percent; and supersteps that overlap hide the barrier behind the work.
 #[test]
 fn the_cost_model_of_supersteps_holds() {
     let rows = rows("scc.supersteps");

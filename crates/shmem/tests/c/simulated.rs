@@ -108,8 +108,8 @@ fn waits_of_cxx_end_by_the_machines_time() {
     }
 }
 
-/// The example of the reduced barrier code: no phase is passed too early, and on SCC, whose barriers
-/// go by wires, one code for a phase takes less time than an arrival and a wait.
+/// The example of the reduced barrier code: no phase is passed too early, and on SCC, whose
+/// barriers go by wires, one code for a phase takes less time than an arrival and a wait.
 #[test]
 fn the_reduced_code_hides_the_barrier() {
     let folder = folder();

@@ -106,7 +106,8 @@ impl Constants {
     }
 }
 
-/// Words to each other PE in the supersteps that give the constants: one, and 16 packets of the LAN.
+/// Words to each other PE in the supersteps that give the constants: one, and 16 packets of the
+/// LAN.
 const SHORT: usize = 1;
 const LONG: usize = 16 * 1472 / WORD_BYTES;
 
