@@ -33,8 +33,8 @@ pub struct Arrived {
 pub struct Signals {
     fd: SignalFd,
     mask_before: SigSet,
-    /// That mask, and SIGQUIT where it was caught: the launcher is about to end, of which a question
-    /// to its job changes nothing.
+    /// That mask, and SIGQUIT where it was caught: the launcher is about to end, and a question to
+    /// its job does not change how.
     mask_after: SigSet,
 }
 
