@@ -111,6 +111,23 @@ fn what_can_be_seen_of_each_wait_is_said() {
     }
 }
 
+/// Where calls are recorded, a PE that does not answer has a last one.
+#[test]
+fn the_last_call_of_a_pe_that_computes_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let options = ["--trace", path.to_str().unwrap()];
+    let ended = on_three(&[&options[..], &LIMIT].concat(), "compute");
+    let last = format!(
+        "it computes, or polls; its last call was Job::window at crates/cli/examples/{}, ",
+        line("    let _window = job.window::<u64>(1)?; // the last call")
+    );
+    says(&ended, 124, &[&last, "s ago"]);
+    let (_folder, hosts) = hosts();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).chain(options).chain(LIMIT).collect();
+    says(&run(&[&hosts[..], &[&PROGRAM, "compute"]].concat()), 124, &[&last]);
+}
+
 /// Nothing is called a deadlock that may still go on.
 #[test]
 fn a_pe_that_may_go_on_is_no_deadlock() {
@@ -220,10 +237,10 @@ fn a_far_pe_that_does_not_answer_is_told() {
     let quiet = call("Job::quiet", "job.quiet()?");
     let writes = "; outstanding: unacknowledged writes: 1 (on b)";
     let parts = [
-        "PE 0 has waited 1.",
+        "PE 0 has waited ",
         &get,
         requests,
-        "PE 1 has waited 1.",
+        "PE 1 has waited ",
         &quiet,
         writes,
         "PE 2: it is stopped",

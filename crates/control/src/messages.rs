@@ -93,6 +93,8 @@ pub struct PeWaits {
     pub activity: u8,
     /// The system call in which it sleeps.
     pub call: String,
+    /// What its program has called last, in words.
+    pub last: String,
     /// Threads of its program; 0: not known.
     pub threads: u32,
     /// Threads that wait, but for whose report was no room.
@@ -190,7 +192,7 @@ wire_struct!(Order {
 wire_struct!(Part { n, program, args });
 wire_struct!(Findings { cpus, heap, addresses, architecture, page, provider });
 wire_struct!(Death { pe, cause, joined, after_finalizing, sent, hint });
-wire_struct!(PeWaits { pe, state, activity, call, threads, lost, waits });
+wire_struct!(PeWaits { pe, state, activity, call, last, threads, lost, waits });
 wire_enum!(ToAgent {
     0 => Job { order },
     1 => Start { job, heap },
@@ -309,10 +311,10 @@ mod tests {
     }
 
     fn pe_waits() -> impl Strategy<Value = PeWaits> {
-        let words = any::<(u32, u64, u8, String, u32, u32)>();
+        let words = any::<(u32, u64, u8, String, String, u32, u32)>();
         (words, prop::collection::vec(bytes(), 0..3)).prop_map(|(words, waits)| {
-            let (pe, state, activity, call, threads, lost) = words;
-            PeWaits { pe, state, activity, call, threads, lost, waits }
+            let (pe, state, activity, call, last, threads, lost) = words;
+            PeWaits { pe, state, activity, call, last, threads, lost, waits }
         })
     }
 

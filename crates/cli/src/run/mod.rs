@@ -52,6 +52,7 @@ mod writer;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
@@ -169,11 +170,13 @@ fn start(mut spec: Spec) -> Result<Outcome> {
     let room = trace::bytes_for(&options, npes);
     let records = (forms.is_some() || trace.is_some())
         .then(|| stats::Records::make((npes, 0, npes), room, &mut options.environment))
-        .transpose()?;
+        .transpose()?
+        .map(Arc::new);
 
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
+    records.iter().for_each(|records| supervisor.tell_of(records.clone()));
     let described = options.verbose.then(|| binding.describe(0, npes));
     settings::complaints(options.names_of_variables())
         .into_iter()

@@ -33,6 +33,9 @@ pub struct Arrived {
 pub struct Signals {
     fd: SignalFd,
     mask_before: SigSet,
+    /// That mask, and SIGQUIT where it was caught: the launcher is about to end, and a question to
+    /// its job does not change how.
+    mask_after: SigSet,
 }
 
 impl Signals {
@@ -60,7 +63,11 @@ impl Signals {
             .context("sigprocmask")?;
         let fd = SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
             .context("signalfd")?;
-        Ok(Signals { fd, mask_before })
+        let mut mask_after = mask_before;
+        if caught.contains(Signal::SIGQUIT) {
+            mask_after.add(Signal::SIGQUIT);
+        }
+        Ok(Signals { fd, mask_before, mask_after })
     }
 
     /// The next signal.
@@ -98,7 +105,7 @@ impl Drop for Signals {
         // Some senders send twice, to the process and to its group. The first one has ended the
         // job.
         while self.next().is_some() {}
-        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_after), None);
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -24,6 +25,7 @@ use super::signals::Signals;
 use super::spawn::{Child, Extras};
 use super::spec::Options;
 use super::starts::Starts;
+use super::stats::Records;
 use super::waits::{Answer, Inquiry, Question, Reasons};
 
 /// Time between two checks whether a PE has asked for the end of the job. Such a PE signals the
@@ -50,6 +52,8 @@ pub struct Supervisor {
     inquiry: Inquiry,
     /// The question that stands.
     question: Option<Question>,
+    /// What PEs record, if they do.
+    records: Option<Arc<Records>>,
     // Dropped in this order: the last output may wait for its reader, and Ctrl-C must end that
     // wait.
     processes: Processes,
@@ -81,6 +85,7 @@ impl Supervisor {
             simulation: None,
             inquiry: Inquiry::new(options.watch, Instant::now()),
             question: None,
+            records: None,
             processes,
             signals,
             course,
@@ -90,6 +95,11 @@ impl Supervisor {
     /// The job's shared memory.
     pub fn job(&self) -> &JobFile {
         self.processes.job()
+    }
+
+    /// Has reports tell what PEs have recorded.
+    pub fn tell_of(&mut self, records: Arc<Records>) {
+        self.records = Some(records);
     }
 
     /// Writes a message to standard error.
@@ -243,7 +253,9 @@ impl Supervisor {
             self.put(number);
         }
         let Some(question) = &mut self.question else { return };
-        let Some((mut answers, mut window)) = question.answers(&self.processes, now) else {
+        let records = self.records.as_deref().map(Records::file);
+        let Some((mut answers, mut window)) = question.answers(&self.processes, records, now)
+        else {
             return;
         };
         self.question = None;

@@ -115,8 +115,8 @@ impl Hosted {
         Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })
     }
 
-    /// Makes the caller PE `pe`, with all peers behind `fabric`. Called once for each PE. It records
-    /// what it does in its part of `record`.
+    /// Makes the caller PE `pe`, with all peers behind `fabric`. Called once for each PE. It
+    /// records what it does in its part of `record`.
     ///
     /// # Errors
     /// [`Error::Environment`] for variables with impossible values; [`Error::System`] where the

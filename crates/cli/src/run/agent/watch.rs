@@ -336,7 +336,10 @@ impl<'a> Watch<'a> {
     /// Tells what the PEs wait for, once they have answered.
     fn tell_waits(&mut self) {
         let Some((number, question)) = &mut self.question else { return };
-        let Some((answers, _)) = question.answers(&self.processes, Instant::now()) else { return };
+        let records = self.records.as_ref().map(Records::file);
+        let Some((answers, _)) = question.answers(&self.processes, records, Instant::now()) else {
+            return;
+        };
         for waits in answers.iter().filter_map(pack) {
             self.line.send(&ToLauncher::Waits { waits });
         }

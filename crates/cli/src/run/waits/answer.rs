@@ -48,6 +48,8 @@ pub struct Answer {
     pub lost: usize,
     /// What its threads wait for.
     pub waits: Vec<Wait>,
+    /// What its program has called last, in words, where that is recorded.
+    pub last: String,
 }
 
 /// Whether a wait had lasted for at least `window` when its thread answered.
@@ -65,6 +67,7 @@ impl Answer {
             threads: 0,
             lost: 0,
             waits: Vec::new(),
+            last: String::new(),
         }
     }
 
@@ -139,6 +142,7 @@ pub mod tests {
             threads: waits.len(),
             lost: 0,
             waits,
+            last: String::new(),
         }
     }
 

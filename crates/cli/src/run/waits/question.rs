@@ -4,10 +4,13 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use memonet_core::unstable::launch::{JobFile, State};
+use memonet_core::unstable::monotonic;
+use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::unstable::wait::report::Report;
 
 use super::activity::{self, Activity};
 use super::answer::{Answer, Standing};
+use super::text::time;
 use crate::run::processes::Processes;
 
 /// How long a question stands at most: several times what a wait takes to answer.
@@ -42,6 +45,7 @@ impl Question {
     pub fn answers(
         &mut self,
         processes: &Processes,
+        records: Option<&RecordFile>,
         now: Instant,
     ) -> Option<(Vec<Answer>, Duration)> {
         if now < self.next {
@@ -64,7 +68,10 @@ impl Question {
             return None;
         }
         job.end_question();
-        let answers = processes.pes().map(|pe| answer(processes, pe, self.number)).collect();
+        let answers = processes
+            .pes()
+            .map(|pe| Answer { last: last_call(records, pe), ..answer(processes, pe, self.number) })
+            .collect();
         Some((answers, self.began.elapsed()))
     }
 }
@@ -92,5 +99,23 @@ fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
         threads,
         lost: count.saturating_sub(waits.len()),
         waits,
+        last: String::new(),
     }
+}
+
+/// What a PE's program has called last, and when, in words; nothing where that is not recorded.
+fn last_call(records: Option<&RecordFile>, pe: usize) -> String {
+    let told = || -> Option<String> {
+        // A report goes without it where the file cannot be read.
+        let events = records?.events(pe).ok()??;
+        let call = events.last_call().ok()??;
+        let place = events.text(call.place).map(|place| format!(" at {place}"));
+        let name = format!("{}{}", events.text(call.name)?, place.unwrap_or_default());
+        let ago = |moment| time(monotonic().saturating_sub(Duration::from_nanos(moment)));
+        Some(match call.end {
+            Some(end) => format!("its last call was {name}, {} ago", ago(end)),
+            None => format!("it is in {name}, since {}", ago(call.start)),
+        })
+    };
+    told().unwrap_or_default()
 }

@@ -100,7 +100,8 @@ fn other(answer: &Answer) -> String {
         Standing::NotJoined => format!("has not joined the job; {does}"),
         Standing::Member => match answer.activity {
             Activity::Ended | Activity::Stopped => does,
-            _ => format!("does not answer; {does}"),
+            _ if answer.last.is_empty() => format!("does not answer; {does}"),
+            _ => format!("does not answer; {does}; {}", answer.last),
         },
         Standing::Finalised => "has left the job in order".to_owned(),
         Standing::Gone(cause) => format!("is gone: {cause}"),

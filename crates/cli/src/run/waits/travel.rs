@@ -37,6 +37,7 @@ pub fn pack(answer: &Answer) -> Option<PeWaits> {
         call: call.to_owned(),
         threads: answer.threads as u32,
         lost: answer.lost as u32,
+        last: answer.last.clone(),
         waits: answer.waits.iter().map(|wait| Bytes(wait.write())).collect(),
     })
 }
@@ -57,6 +58,7 @@ pub fn unpack(pe: usize, waits: &PeWaits) -> Answer {
         threads: waits.threads as usize,
         lost: waits.lost as usize + waits.waits.len() - legible.len(),
         waits: legible,
+        last: waits.last.chars().filter(|c| !c.is_control()).collect(),
     }
 }
 
@@ -86,7 +88,13 @@ mod tests {
             standings.iter().flat_map(|standing| activities.iter().map(move |a| (standing, a)))
         {
             let (standing, activity) = (standing.clone(), activity.clone());
-            let answer = Answer { standing, activity, lost: 2, ..waits(3, [barrier(1, 2)]) };
+            let answer = Answer {
+                standing,
+                activity,
+                lost: 2,
+                last: "a call".into(),
+                ..waits(3, [barrier(1, 2)])
+            };
             assert_eq!(unpack(3, &pack(&answer).unwrap()), answer);
         }
         assert_eq!(pack(&Answer::silent(1)), None);

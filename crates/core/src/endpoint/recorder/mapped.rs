@@ -1,5 +1,5 @@
-//! Which parts of restricted windows are mapped here. What is recorded in them is told by region and
-//! offset, which are the same at all PEs, as addresses are not.
+//! Which parts of restricted windows are mapped here. What is recorded in them is told by region
+//! and offset, which are the same at all PEs, as addresses are not.
 
 use crate::base::lock;
 use std::collections::BTreeMap;

@@ -205,8 +205,8 @@ impl Pe {
         }
     }
 
-    /// Says for a timeline that its call arrives at a barrier, or has to wait for the phase at which
-    /// this PE arrived last. `label` is as in [`note_team`](Self::note_team).
+    /// Says for a timeline that its call arrives at a barrier, or has to wait for the phase at
+    /// which this PE arrived last. `label` is as in [`note_team`](Self::note_team).
     #[inline(always)]
     pub(crate) fn note_phase(
         &self,

@@ -1,7 +1,7 @@
 //! Reading the events of a part. They may be anything: a program can write over its part.
 
 use super::layout::{Areas, HEADER_BYTES, RECORD_BYTES, TAKEN, TEXTS_TAKEN, WORDS, from_words};
-use super::{Deed, Event, TextId};
+use super::{Deed, Event, Sort, TextId};
 use crate::base::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Range;
@@ -93,6 +93,23 @@ impl<'a> Events<'a> {
                 .collect();
             error.into_iter().chain(events)
         })
+    }
+
+    /// The last call of the program, by any thread; `None` where there is none, or where it may be
+    /// one that had no room.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn last_call(&self) -> Result<Option<Event>> {
+        let first = self.records.saturating_sub(AT_ONCE);
+        if self.missing > 0 {
+            return Ok(None);
+        }
+        let at = self.at + self.areas.record_at(first);
+        let bytes = read(self.fd, at, (self.records - first) * RECORD_BYTES)?;
+        let mut events = bytes.chunks_exact(RECORD_BYTES as usize).rev();
+        let call = |record| self.event(record).filter(|event| event.sort == Sort::Call);
+        Ok(events.find_map(call))
     }
 
     fn event(&self, record: &[u8]) -> Option<Event> {
