@@ -12,22 +12,16 @@ use crate::bench::toolkit::{Bench, Contender};
 
 const LIMIT: &str = "bare round trip, spinning";
 
-/// PEs change the data of a mutex in turn: the time in which each has had them. A PE whose turn has
-/// not come locks the mutex again, so that it comes to all as fast as it can.
+/// Each PE locks a mutex once, changes its data, and unlocks; then all meet. Without the meeting, a
+/// PE would keep the data for most of its turns.
 pub fn mutex(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let stream = RawStream::meet(bench)?;
     for row in rows {
-        let turns = Mutex::<[u64]>::new(job, &vec![0; row.size / size_of::<u64>()])?;
-        against_round_trips(bench, row, stream.as_ref(), |_| {
-            loop {
-                let mut turns = turns.lock()?;
-                let turn = turns[0];
-                if turn as usize % job.npes() == job.pe() {
-                    turns.fill(turn + 1);
-                    return Ok(());
-                }
-            }
+        let mutex = Mutex::<[u8]>::new(job, &vec![0; row.size])?;
+        against_round_trips(bench, row, stream.as_ref(), |number| {
+            mutex.lock()?.fill(number as u8);
+            Ok(job.barrier()?)
         })?;
     }
     Ok(())
