@@ -15,7 +15,7 @@ pub fn header(table: &Table) -> String {
     out += &section(
         "Handles, and the access that a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...",
     );
-    for handle in ["barrier", "transfer", "window", "mutex", "region"] {
+    for handle in ["barrier", "transfer", "window", "mutex", "region", "multicast"] {
         out += &format!("typedef struct memonet_{handle} *shmemx_{handle}_t;\n");
     }
     out += "typedef int shmemx_right_t(int home, int holder);\n";

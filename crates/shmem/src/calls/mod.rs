@@ -9,6 +9,7 @@ pub mod context;
 pub mod legacy;
 pub mod lock;
 pub mod memory;
+pub mod multicast;
 pub mod mutex;
 pub mod operation;
 pub mod order;

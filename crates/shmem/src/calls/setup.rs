@@ -1,6 +1,6 @@
 //! Initialising and finalising the library, and questions about the job.
 
-use crate::calls::{active_set, barrier, memory, mutex, region, transfer, window};
+use crate::calls::{active_set, barrier, memory, multicast, mutex, region, transfer, window};
 use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
 use crate::state::{check_result, contexts, current, die, get, join, or_die, set_current, teams};
@@ -80,6 +80,7 @@ pub unsafe fn finalize(call: &'static str) {
             window::ALL.clear();
             mutex::ALL.clear();
             region::ALL.clear();
+            multicast::ALL.clear();
         }
         active_set::clear();
         set_current(None);

@@ -295,6 +295,7 @@ fn nowhere_for_a_result() {
         ("window_create to NULL", "shmemx_window_create", "window"),
         ("mutex_create to NULL", "shmemx_mutex_create", "mutex"),
         ("region_create to NULL", "shmemx_region_create", "region"),
+        ("multicast_create to NULL", "shmemx_multicast_create", "channel"),
     ] {
         told_of(Who::Together, mistake, call, argument);
     }

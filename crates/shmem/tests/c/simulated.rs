@@ -78,6 +78,25 @@ fn a_ping_pong_takes_the_time_that_was_published() {
     assert!((1600.0..2200.0).contains(&(nanos / 20.0)), "{took} ns");
 }
 
+/// Blocks come whole and in order whatever links lose, copied by switches where they can copy, and
+/// by a tree of puts elsewhere.
+#[test]
+fn channels_go_by_the_network_or_a_tree() {
+    let folder = folder();
+    let program = compiled(folder.path(), "oshcc", "../api/c/multicast.c").remove(0);
+    for (machine, npes, way) in [
+        ("dimmnet-2", 4, "datagrams"),
+        ("dimmnet-2/lossy", 4, "datagrams"),
+        ("dimmnet-2/retransmit", 3, "datagrams"),
+        ("sr2201", 3, "tree"),
+        ("dimmnet-1/D-tree", 4, "tree"),
+    ] {
+        let mut lines = sorted(npes, &["--machine", machine], &program, &["1"]);
+        lines.retain(|line| line != "done");
+        assert_eq!(lines, [way], "{machine}");
+    }
+}
+
 /// The command words of SR2201 from C: what each way to start them takes, and a refusal.
 #[test]
 fn command_words_take_what_was_published() {
