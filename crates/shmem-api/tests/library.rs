@@ -26,6 +26,7 @@ mod state {
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct RwLock(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Region(pub usize);
         #[repr(transparent)] #[derive(Clone, Copy)] pub struct Messages(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Multicast(pub usize);
         #[repr(C)] pub struct Right([u8; 0]);
         #[repr(C)] pub struct TeamConfig { n: core::ffi::c_int }
         #[repr(C)] pub struct SessionConfig { n: usize }

@@ -142,8 +142,8 @@ fn short_before_long(op: SignalOp) -> (Duration, bool) {
     done.unwrap().results[0]
 }
 
-/// The status of a command word is that of its own transfer. A signal that adds is software's at the
-/// target, so there is no such word, and the end of all writes is waited for.
+/// The status of a command word is that of its own transfer. A signal that adds is software's at
+/// the target, so there is no such word, and the end of all writes is waited for.
 #[test]
 fn a_transfer_is_complete_when_its_own_word_is() {
     let (took, long_is_complete) = short_before_long(SignalOp::Set);

@@ -379,8 +379,8 @@ fn four_nodes(machine: &Machine) -> [Duration; 2] {
     done.unwrap().results[0]
 }
 
-/// What one packet in a hundred that each link loses costs: NICs that send again just those hide it,
-/// and the library's repair of datagrams, which is software, does not.
+/// What one packet in a hundred that each link loses costs: NICs that send again just those hide
+/// it, and the library's repair of datagrams, which is software, does not.
 #[test]
 fn what_loss_costs_with_and_without_multicast() {
     let [sound, lossy, fair] = ["dimmnet-2", "dimmnet-2/lossy", "dimmnet-2/retransmit"]

@@ -370,9 +370,9 @@ pub trait Fabric: Send + Sync {
     /// the part any more, and later operations on it are refused.
     fn close_part(&self, _region: u32) {}
 
-    /// This PE's own part of the restricted window in `region` has a new key: hardware that compares
-    /// keys refuses writes to the part that carry another. Earlier keys stay valid beside it unless
-    /// it is `alone`. Called before any PE carries the key.
+    /// This PE's own part of the restricted window in `region` has a new key: hardware that
+    /// compares keys refuses writes to the part that carry another. Earlier keys stay valid beside
+    /// it unless it is `alone`. Called before any PE carries the key.
     ///
     /// A key is no secret: the library has checked an operation before it gets here. The hardware
     /// protects memory from what has not gone through the library, or is late.

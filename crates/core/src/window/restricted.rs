@@ -13,9 +13,10 @@
 //! reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its
 //! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
 //!
-//! *Hardware that compares keys* has one of each grant, made of its number and its epoch. The home's
-//! hardware admits the key of a new epoch from [`Window::revoke`] on, and keys of earlier ones until
-//! [`Window::revoke_wait`] has returned: so nobody is refused who holds what is still valid.
+//! *Hardware that compares keys* has one of each grant, made of its number and its epoch. The
+//! home's hardware admits the key of a new epoch from [`Window::revoke`] on, and keys of earlier
+//! ones until [`Window::revoke_wait`] has returned: so nobody is refused who holds what is still
+//! valid.
 
 use crate::base::access::Access;
 use crate::base::error::{Call, Error, Result};

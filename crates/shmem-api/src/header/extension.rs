@@ -15,9 +15,17 @@ pub fn header(table: &Table) -> String {
     out += &section(
         "Handles, and the access that a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...",
     );
-    for handle in
-        ["barrier", "supersteps", "transfer", "window", "mutex", "rwlock", "region", "messages"]
-    {
+    for handle in [
+        "barrier",
+        "supersteps",
+        "transfer",
+        "window",
+        "mutex",
+        "rwlock",
+        "region",
+        "messages",
+        "multicast",
+    ] {
         out += &format!("typedef struct memonet_{handle} *shmemx_{handle}_t;\n");
     }
     out += "typedef int shmemx_right_t(int home, int holder);\n";

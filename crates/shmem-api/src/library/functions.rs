@@ -127,6 +127,7 @@ fn waits(module: &str, operation: &str) -> bool {
         "barrier" => one_of(&["create", "arrive", "wait", "step"]),
         "window" => one_of(&["create", "revoke"]),
         "transfer" => one_of(&["wait"]),
+        "multicast" => one_of(&["create", "publish", "receive"]),
         "setup" => one_of(&["init", "init_thread", "finalize"]),
         _ => false,
     }

@@ -10,6 +10,7 @@ pub mod legacy;
 pub mod lock;
 pub mod memory;
 pub mod messages;
+pub mod multicast;
 pub mod mutex;
 pub mod operation;
 pub mod order;

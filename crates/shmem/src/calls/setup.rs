@@ -1,7 +1,8 @@
 //! Initialising and finalising the library, and questions about the job.
 
 use crate::calls::{
-    active_set, barrier, memory, messages, mutex, region, rwlock, supersteps, transfer, window,
+    active_set, barrier, memory, messages, multicast, mutex, region, rwlock, supersteps, transfer,
+    window,
 };
 use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
@@ -85,6 +86,7 @@ pub unsafe fn finalize(call: &'static str) {
             rwlock::ALL.clear();
             region::ALL.clear();
             messages::ALL.clear();
+            multicast::ALL.clear();
         }
         active_set::clear();
         set_current(None);

@@ -74,6 +74,11 @@ pub struct Region(pub usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Messages(pub usize);
 
+/// `shmemx_multicast_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Multicast(pub usize);
+
 /// `shmemx_right_t`, behind a pointer: what access `holder` has to the part of `home`.
 #[repr(C)]
 pub struct Right([u8; 0]);

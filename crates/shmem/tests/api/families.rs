@@ -39,7 +39,7 @@ macro_rules! families {
         }
     )*};
 }
-families!(active amo context exchange extension lock memory messages mix order reduce rma session sets shared signal team threads wait);
+families!(active amo context exchange extension lock memory messages mix multicast order reduce rma session sets shared signal team threads wait);
 
 #[test]
 fn moving_collectives() {

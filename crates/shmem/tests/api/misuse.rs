@@ -306,6 +306,7 @@ fn nowhere_for_a_result() {
         ("messages: length to NULL", "shmemx_messages_try_recv", "length"),
         ("region_create to NULL", "shmemx_region_create", "region"),
         ("region_stats to NULL", "shmemx_region_stats", "stats"),
+        ("multicast_create to NULL", "shmemx_multicast_create", "channel"),
     ] {
         told_of(Who::Together, mistake, call, argument);
     }

@@ -44,6 +44,7 @@ pub static PROGRAMS: &[&str] = &[
     "misuse.c",
     "mix.c",
     "move.c",
+    "multicast.c",
     "order.c",
     "reduce.c",
     "rma.c",

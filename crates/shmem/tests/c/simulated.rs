@@ -78,6 +78,29 @@ fn a_ping_pong_takes_the_time_that_was_published() {
     assert!((1600.0..2200.0).contains(&(nanos / 20.0)), "{took} ns");
 }
 
+/// Blocks come whole and in order whatever links lose, copied by switches where they can copy, and
+/// by a tree of puts elsewhere.
+#[test]
+fn channels_go_by_the_network_or_a_tree() {
+    let folder = folder();
+    let program = compiled(folder.path(), "oshcc", "../../../../examples/multicast.c").remove(0);
+    for (machine, npes, way) in [
+        ("dimmnet-2", 4, "datagrams"),
+        ("dimmnet-2/lossy", 4, "datagrams"),
+        ("dimmnet-2/retransmit", 3, "datagrams"),
+        ("sr2201", 3, "tree"),
+        ("dimmnet-1/D-tree", 4, "tree"),
+    ] {
+        let lines = sorted(npes, &["--machine", machine], &program, &[]);
+        let [line] = &lines[..] else { panic!("{machine}: {lines:?}") };
+        let (by, took) = line.strip_suffix(" ms").and_then(|it| it.split_once(": ")).unwrap();
+        assert_eq!(by, way, "{machine}");
+        // Two megabytes to each, at no more than the rate of a link.
+        let rate = if machine.starts_with("dimmnet-2") { 1000.0 } else { 300.0 };
+        assert!(took.parse::<f64>().unwrap() > 2e3 / rate, "{machine}: {took} ms");
+    }
+}
+
 /// The command words of SR2201 from C: what each way to start them takes, and a refusal.
 #[test]
 fn command_words_take_what_was_published() {

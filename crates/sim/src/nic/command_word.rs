@@ -10,8 +10,8 @@
 //! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call,
 //!   and a user's store into one ([`user_store`]) is a fault. The start register takes only
 //!   addresses of words, and only from privileged mode: a user's store to it is a fault, too.
-//! * A start gets into privileged mode by a mode switch without a trap (`host.direct_start`) or by a
-//!   system call. `host.start` says which of them the library takes.
+//! * A start gets into privileged mode by a mode switch without a trap (`host.direct_start`), or by
+//!   a system call. `host.start` says which of them the library takes.
 //! * A receive area carries an access key ([`allow`]). The receiving hardware compares it with the
 //!   word's key, packet by packet. A packet with another key is refused: memory is left as it was,
 //!   and the word's status says so. Memory without a receive area has its region's keys, which the

@@ -61,6 +61,7 @@ static int together(const char *what) {
     CASE("split_2d, y to NULL") return shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, &team, NULL, 0, NULL);
     CASE("barrier_create to NULL") return shmemx_barrier_create(SHMEM_TEAM_WORLD, NULL);
     CASE("supersteps_create to NULL") return shmemx_supersteps_create(8, 0, NULL);
+    CASE("multicast_create to NULL") return shmemx_multicast_create(0, NULL, 0, 0, NULL);
     CASE("window_create to NULL") return shmemx_window_create(8, right, NULL);
     CASE("mutex_create to NULL") return shmemx_mutex_create(NULL, 8, NULL);
     CASE("region_create to NULL") return shmemx_region_create(8, 0, SHMEMX_REGION_BLOCK, NULL);

@@ -1,9 +1,9 @@
 //! Access keys of a node's memory: those that its NIC compares with the keys of packets, and those
 //! that its own command words carry.
 //!
-//! A packet is admitted by the receive area that touches its range, the last made of those, or, where
-//! none does, by the keys of its region. A part of a restricted window has the keys of its grants. It
-//! has several while rights that were revoked may still be in use.
+//! A packet is admitted by the receive area that touches its range, the last made of those, or,
+//! where none does, by the keys of its region. A part of a restricted window has the keys of its
+//! grants. It has several while rights that were revoked may still be in use.
 
 use super::NicOf;
 use crate::host::KeyStep;

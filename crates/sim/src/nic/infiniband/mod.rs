@@ -24,6 +24,7 @@
 //! * The machine was measured without hosts, from InfiniSWIF to InfiniSWIF ([`test_to`],
 //!   [`test_group`]).
 
+mod connection;
 mod datagrams;
 mod groups;
 mod interface;

@@ -1,7 +1,7 @@
 //! The NICs of all nodes: their state, and the way of data out and in.
 
+use super::connection::Connection;
 use super::management::Datagram;
-use super::reliable::Connection;
 use super::subnet::{Manager, NodeAgent, Place, SwitchAgent};
 use crate::host::{Answer, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};

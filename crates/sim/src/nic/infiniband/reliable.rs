@@ -2,24 +2,24 @@
 //!
 //! Each pair of nodes has a connection. The sender numbers its packets and keeps each until it is
 //! acknowledged. The receiver acknowledges whatever comes, delivers packets in the order of their
-//! numbers, and keeps those in its buffer memory that come before their turn. So data become visible
-//! in the order of sending, once, as on links that lose nothing.
+//! numbers, and keeps those in its buffer memory that come before their turn. So data become
+//! visible in the order of sending, once, as on links that lose nothing.
 //!
 //! *What is lost.* Packets of a connection leave in order and cannot overtake each other. Each
 //! transmission has a number of its own, which its acknowledgement repeats. When a transmission is
-//! acknowledged, all earlier ones without an acknowledgement are lost, or their acknowledgements are:
-//! those packets are sent again at once. If nothing comes for `nic.retransmit`, the oldest packet is
-//! sent again. A packet that comes twice is acknowledged, and not delivered again.
+//! acknowledged, all earlier ones without an acknowledgement are lost, or their acknowledgements
+//! are: those packets are sent again at once. If nothing comes for `nic.retransmit`, the oldest
+//! packet is sent again. A packet that comes twice is acknowledged, and not delivered again.
 //!
 //! InfiniBand's own hardware takes packets in order alone and repeats everything from the lost one
 //! on. Here only the lost ones are repeated, as the buffer memory has room for the others.
 
+use super::connection::{Connection, Sent};
 use super::nics::{DATA_LANE, InfiniBand, Later, show};
 use super::processors::SWITCHED_ON;
 use crate::nic::Cx;
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
-use std::collections::{BTreeMap, VecDeque};
 
 /// Flag of a packet of a connection. The last word of the header has the packet's number, and the
 /// number of the transmission in its high half.
@@ -27,77 +27,6 @@ pub const RELIABLE: u64 = 1 << 11;
 /// Flag of an acknowledgement. The last word of the header has the number of the first packet that
 /// the receiver lacks, and that of the transmission that it acknowledges in its high half.
 pub const ACKNOWLEDGES: u64 = 1 << 12;
-
-/// A packet that has not been acknowledged.
-#[derive(Debug, Clone)]
-struct Sent {
-    number: u32,
-    transmission: u32,
-    /// When it has left.
-    left: Ps,
-    packet: Packet,
-}
-
-/// What a node sends to another, and what it takes from that.
-#[derive(Debug, Clone, Default)]
-pub struct Connection {
-    packets: u32,
-    transmissions: u32,
-    /// In the order of transmissions.
-    unacknowledged: VecDeque<Sent>,
-    /// When an acknowledgement has come last, or a timeout.
-    heard: Ps,
-    has_timer: bool,
-    /// Number of the first packet that has not come.
-    expected: u32,
-    /// Packets that have come before their turn.
-    early: BTreeMap<u32, Packet>,
-}
-
-impl Connection {
-    /// Numbers a transmission of a packet, which leaves by `left`.
-    fn transmit(&mut self, number: u32, left: Ps, mut packet: Packet) -> Sent {
-        let transmission = self.transmissions;
-        self.transmissions += 1;
-        packet.header[3] = u64::from(number) | u64::from(transmission) << 32;
-        Sent { number, transmission, left, packet }
-    }
-
-    /// Forgets what has been acknowledged. Returns the packets that are lost.
-    fn acknowledged(&mut self, lacking: u32, transmission: u32) -> Vec<Sent> {
-        let mut lost = Vec::new();
-        while let Some(sent) =
-            self.unacknowledged.pop_front_if(|sent| sent.transmission <= transmission)
-        {
-            if sent.transmission != transmission && sent.number >= lacking {
-                lost.push(sent);
-            }
-        }
-        lost
-    }
-
-    /// Whether a packet has come before.
-    fn has(&self, number: u32) -> bool {
-        number < self.expected || self.early.contains_key(&number)
-    }
-
-    /// Takes a packet that has come. Returns those whose turn it is now.
-    fn take(&mut self, number: u32, packet: Packet) -> Vec<Packet> {
-        self.early.insert(number, packet);
-        let mut ready = Vec::new();
-        while let Some(packet) = self.early.remove(&self.expected) {
-            ready.push(packet);
-            self.expected += 1;
-        }
-        ready
-    }
-
-    /// When the oldest packet has been unacknowledged for too long.
-    fn due(&self, patience: Ps) -> Option<Ps> {
-        let oldest = self.unacknowledged.front()?.left;
-        Some(oldest.max(self.heard) + patience)
-    }
-}
 
 impl InfiniBand {
     fn connection(&mut self, node: Node, peer: Node) -> &mut Connection {
@@ -195,68 +124,5 @@ impl InfiniBand {
             self.send_again(cx, node, peer, oldest.into_iter().collect());
         }
         self.set_timer(cx, node, peer);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet(byte: u64) -> Packet {
-        Packet {
-            from: Node(0),
-            to: Destination::Node(Node(1)),
-            wire_bytes: 1,
-            header: [0; 4],
-            payload: Payload::word(8, byte),
-            op: SWITCHED_ON,
-            droppable: true,
-        }
-    }
-
-    /// Whatever the network loses, each packet is delivered once, in order.
-    #[test]
-    fn every_packet_once_and_in_order() {
-        for seed in 0..200u64 {
-            let mut chance = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            let mut is_lost = || {
-                chance ^= chance << 13;
-                chance ^= chance >> 7;
-                chance ^= chance << 17;
-                chance.is_multiple_of(3)
-            };
-            let (mut from, mut to) = (Connection::default(), Connection::default());
-            let mut way: VecDeque<Sent> = (0..40)
-                .map(|number| from.transmit(number, Ps::ZERO, packet(number.into())))
-                .collect();
-            from.unacknowledged = way.clone();
-            let mut came = Vec::new();
-            while !from.unacknowledged.is_empty() {
-                let Some(sent) = way.pop_front() else {
-                    let oldest = from.unacknowledged.pop_front().expect("one is left");
-                    let again = from.transmit(oldest.number, Ps::ZERO, oldest.packet);
-                    from.unacknowledged.push_back(again.clone());
-                    way.push_back(again);
-                    continue;
-                };
-                if is_lost() {
-                    continue;
-                }
-                if !to.has(sent.number) {
-                    came.extend(to.take(sent.number, sent.packet));
-                }
-                if is_lost() {
-                    continue;
-                }
-                for lost in from.acknowledged(to.expected, sent.transmission) {
-                    let again = from.transmit(lost.number, Ps::ZERO, lost.packet);
-                    from.unacknowledged.push_back(again.clone());
-                    way.push_back(again);
-                }
-            }
-            let numbers: Vec<u64> = came.iter().map(|packet| packet.payload.bits()).collect();
-            assert_eq!(numbers, (0..40).collect::<Vec<u64>>(), "seed {seed}");
-            assert!(to.early.is_empty());
-        }
     }
 }
