@@ -28,7 +28,7 @@
 //! | its inside | `cx`, `parts`, `network`, `memory` | what a NIC may do; packets under way; links and switches; segments |
 //! | ways in | `fabric`, `coroutine`, `stacks`, `program` | a PE's calls as requests; PEs as coroutines; what programs and the engine pass |
 //! | words | `events`, `host`, `error`, `trace/`, `usage`, `machine/` | what is due and what has happened; calls; stages; what a run has used; where every number is from |
-//! | ground | `packet`, `op`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
+//! | ground | `packet`, `op`, `placement`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
 //!
 //! And what passes from a program to the machine and back:
 //!
@@ -125,6 +125,7 @@ pub mod nic;
 mod op;
 pub mod packet;
 mod parts;
+mod placement;
 mod processes;
 mod program;
 pub mod queue;

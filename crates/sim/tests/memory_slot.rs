@@ -52,3 +52,44 @@ fn the_core_processor_serves_counters_and_locks_while_the_host_computes() {
     assert!(stage(&agents, "agent").0 > stage(&core, "agent").0 + 3 * ROUNDS as usize);
     assert!(core.results[1].2 < agents.results[1].2, "a request takes less than by an agent");
 }
+
+/// The time of a message between PEs 0 and 4, which wait for each other, while their neighbours
+/// flood the same two NICs or do nothing.
+fn ping_pong(machine: &str, floods: bool) -> Duration {
+    const TURNS: u64 = 50;
+    let program = |job: &Job| {
+        let (w, blocks) = (job.window::<u64>(1).unwrap(), job.window::<u8>(20_000).unwrap());
+        let (pe, peer) = (job.pe(), (job.pe() + 4) % 8);
+        job.barrier().unwrap();
+        let begin = now();
+        if pe % 4 > 0 {
+            for _ in 0..if floods { 8 } else { 0 } {
+                blocks.put(peer, 0, &[1; 20_000]).unwrap();
+            }
+            return Duration::ZERO;
+        }
+        let there = w.remote(peer, 0).unwrap();
+        for turn in 1..=TURNS {
+            if pe == 0 {
+                there.store(turn);
+            }
+            w.wait_until(0, memonet_core::Cmp::Ge, turn).unwrap();
+            if pe == 4 {
+                there.store(turn);
+            }
+        }
+        (now() - begin) / (2 * TURNS as u32)
+    };
+    on(machine, 8, program).results[0]
+}
+
+/// Four PEs on a NIC have its queues, link and host side together, and slow each other; those with
+/// a NIC each do not.
+#[test]
+fn neighbours_on_a_nic_slow_each_other() {
+    let [alone, beside] = [false, true].map(|floods| ping_pong("dimmnet-1/D-shared", floods));
+    assert!(alone < Duration::from_nanos(1500), "{alone:?}");
+    assert!(beside > alone + Duration::from_nanos(500), "{alone:?} alone, {beside:?} beside");
+    let [alone, beside] = [false, true].map(|floods| ping_pong("dimmnet-1/D-wide", floods));
+    assert!(beside < alone + Duration::from_nanos(50), "{alone:?} alone, {beside:?} beside");
+}

@@ -15,6 +15,8 @@ pub const REMOTE_DMA: Setup = Setup::of("remote DMA", "sim:machine=rdma-100g");
 pub const MEMORY_SLOT: Setup = Setup::of("memory slot", "sim:machine=dimmnet-1/D-tree");
 /// The same, where the core processor of the target's NIC updates words.
 pub const CORE_PROCESSOR: Setup = Setup::of("core processor", "sim:machine=dimmnet-1/D-core");
+/// The same with four PEs on a NIC.
+pub const SHARED: Setup = Setup::of("shared", "sim:machine=dimmnet-1/D-shared");
 /// One by command words, with agents.
 pub const COMMAND_WORD: Setup = Setup::of("command words", "sim:machine=sr2201");
 /// InfiniBand, with agents, and datagrams to groups that may be lost.

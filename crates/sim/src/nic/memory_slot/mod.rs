@@ -16,7 +16,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `slot` | the state of a node's NIC; `way_out`, `way_in` and `kick_pages` are parts of it |
+//! | `slot` | the state of a node's NIC; `user`, `way_out`, `way_in` and `kick_pages` are parts of it |
 //! | `parameters` | what the machine file says |
 //! | `twist` | the permutation of the data lines, and its inverse |
 //! | `header` | headers and seeds; the overwriting of 12 bits; stamping |
@@ -26,7 +26,7 @@
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, and what its calls do here |
-//! | `core`, `updates` | the core processor, and the updates of words that it carries out |
+//! | `core`, `asked`, `updates` | the core processor, and the updates of words that it carries out |
 //! | `groups`, `to_groups` | the library's groups for multicast: packets that the switches copy |
 //! | `begin` | calls, by operation |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
@@ -41,8 +41,15 @@
 //! loop takes a whole number of reads, and only a change that crosses a sample changes it. What is
 //! left is `host.software`.
 //!
-//! Not simulated: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
+//! **Users.** Up to 64 processes share a NIC (`topology.pes_per_node`). Each has a view of its own:
+//! a part of the kick pages, a window, a process group, and pages that the driver has given it.
+//! They share queues, HTLB, core processor, LLCM, banks and link, and wait for each other there.
+//! Each has a CPU, and the CPUs do not wait for each other at the slot's bus. Users of one NIC
+//! reach each other by its internal loop.
+//!
+//! Not simulated: PEMM mode, OIP and RHiNET-3 switches.
 
+mod asked;
 mod begin;
 pub mod command;
 mod core;
@@ -66,9 +73,11 @@ mod to_groups;
 mod translate;
 mod twist;
 mod updates;
+mod user;
 mod way_in;
 mod way_out;
 
+pub(super) use parameters::users;
 pub use slot::MemorySlot;
 
 use super::{Call, Cx, Feature, Nic, Pe, Token};
@@ -120,6 +129,8 @@ impl Nic for MemorySlot {
             Due::Read { op, at, len, end } => self.sampled(cx, node, op, at, len, end),
             Due::Look(wait) => self.first_look(cx, node, wait),
             Due::Update { from, op } => self.update(cx, node, from, op),
+            Due::Forward(packet) => self.forward(cx, cx.now(), packet),
+            Due::Write(block) => self.write_block(cx, node, cx.now(), block),
         }
     }
 }

@@ -4,11 +4,12 @@ use super::command::Refusal;
 use super::header::{Header, JOB, Kind, PAGE};
 use super::memory::{BANK, NicMemory, Side};
 use super::slot::{Due, MemorySlot};
+use super::user::User;
 use super::way_in::{Held, Wait, What};
 use crate::host::Answer;
 use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
-use crate::op::Op;
+use crate::op::{Op, Pe};
 use crate::packet::{Node, Packet, Payload};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
@@ -52,17 +53,20 @@ impl MemorySlot {
             return self.answered(cx, op, busy.1);
         }
         let place = match is_for_mailbox(&header) {
-            true => Some((header.region, header.address)),
+            true => Some(FarAddress {
+                pe: header.process,
+                region: header.region,
+                offset: header.address,
+            }),
             false => slot.frames.segment(address),
         };
-        let Some((region, offset)) = place else {
+        let Some(to) = place else {
             self.later(cx, busy.1, node, Due::Land { address, payload });
             return;
         };
         if !header.promised {
             cx.promise(op, 1);
         }
-        let to = FarAddress { pe: node.0, region, offset };
         let in_bank = address >= BANK;
         // A mailbox's agent has a price of its own for what it reads.
         let is_block = header.kind != Kind::Aotf && !is_for_mailbox(&header);
@@ -121,11 +125,12 @@ impl MemorySlot {
     /// Shows a PE a write to its segment, once the host has read it: at once, or after a switch of
     /// the banks. The host does one thing at a time, so a word waits while it reads a block.
     fn show(&mut self, cx: &mut Cx<'_>, node: Node, held: Held) {
+        let copied = self.reader(node, held.to).copied;
         let slot = &mut self.slots[node.index()];
-        let held = Held { at: held.at.max(slot.copied), ..held };
+        let held = Held { at: held.at.max(copied), ..held };
         // A program that sees a signal reads the signal's data without a switch of its own. So a
         // write must not overtake one that its sender has made into the bank.
-        if !held.in_bank && slot.held.iter().all(|other| other.from != held.from) {
+        if !held.in_bank && !slot.held.iter().any(|other| other.keeps_back(held.from, held.to)) {
             return self.reveal(cx, node, held.at, held);
         }
         let at = held.at;
@@ -135,18 +140,23 @@ impl MemorySlot {
         }
     }
 
+    /// The user whose CPU reads what has come to this place.
+    fn reader(&mut self, node: Node, to: FarAddress) -> &mut User {
+        &mut self.slots[node.index()].users[self.placement.place(Pe(to.pe))]
+    }
+
     /// Lets a PE have what its NIC has for it, from `at` on. The host reads a block first.
     fn reveal(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps, held: Held) {
         let Held { from, op, to, what, .. } = held;
         let What::Write(payload, read) = what else {
             return self.later(cx, at, node, Due::Update { from, op });
         };
-        let (slot, shown) = (&mut self.slots[node.index()], at + read);
+        let shown = at + read;
         if read > Ps::ZERO {
-            slot.copied = shown;
+            self.reader(node, to).copied = shown;
         }
         if self.is.core.is_some() {
-            slot.shown.insert(from, shown);
+            self.slots[node.index()].shown.insert((from, to.pe), shown);
         }
         cx.write(shown, op, to, payload);
     }
@@ -157,7 +167,8 @@ impl MemorySlot {
     fn plan_switch(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps) {
         let slot = &mut self.slots[node.index()];
         slot.switching = true;
-        let seen = self.is.polling().seen(Ps::ZERO, at.max(slot.copied));
+        let copied = slot.users.iter().map(|user| user.copied).max().unwrap_or(at);
+        let seen = self.is.polling().seen(Ps::ZERO, at.max(copied));
         let op = self.slots[node.index()].held[0].op;
         cx.stage(node, "banks", "bank_switch", op, (seen, seen + self.is.bank_switch));
         self.later(cx, seen + self.is.bank_switch, node, Due::Switched);
@@ -169,13 +180,13 @@ impl MemorySlot {
         let slot = &mut self.slots[node.index()];
         slot.memory.switch();
         slot.switching = false;
-        slot.copied = slot.copied.max(cx.now());
+        slot.users.iter_mut().for_each(|user| user.copied = user.copied.max(cx.now()));
         let held = std::mem::take(&mut slot.held);
         let (seen, not_yet): (Vec<Held>, Vec<Held>) =
             held.into_iter().partition(|held| held.at <= cx.now());
         slot.held = not_yet;
         for held in seen {
-            let at = self.slots[node.index()].copied;
+            let at = self.reader(node, held.to).copied;
             self.reveal(cx, node, at, held);
         }
         if let Some(next) = self.slots[node.index()].held.first() {

@@ -1,4 +1,5 @@
-//! Calls of the library for groups.
+//! Calls of the library for groups. There are groups only where a NIC has one user, so a PE and its
+//! node have one number.
 
 use super::groups::{ALL, FIRST, GROUPS, Group};
 use super::header::{Header, JOB, Kind, PAGE};
@@ -119,7 +120,7 @@ impl MemorySlot {
         let now = cx.now();
         let len = data.len();
         if matches!(len, 1 | 2 | 4 | 8) && to.offset.is_multiple_of(len as u64) {
-            let page = self.group_kick_page(node, number, &others, to)?;
+            let page = self.group_kick_page(node, op, (number, &others), to)?;
             let word = through_wires(&self.is, data.clone(), true);
             cx.promise(op, others.len() as u64);
             return self.kick(cx, node, op, now, (page, to.offset % PAGE), word);
@@ -149,8 +150,8 @@ impl MemorySlot {
     fn group_kick_page(
         &mut self,
         node: Node,
-        number: u16,
-        others: &[u32],
+        op: Op,
+        (number, others): (u16, &[u32]),
         to: FarAddress,
     ) -> Result<u32, String> {
         for &pe in others {
@@ -158,7 +159,7 @@ impl MemorySlot {
         }
         let page = FarAddress { offset: to.offset - to.offset % PAGE, ..to };
         let key = (GROUPS | u32::from(number), to.region, to.offset / PAGE);
-        self.map_kick_page(node, key, to_group(node, number, page))
+        self.map_kick_page(node, op, key, to_group(node, number, page))
     }
 
     /// A member has dropped a group. The last one frees its entry: by then each member has received

@@ -59,7 +59,7 @@ fn an_update_takes_the_times_of_the_machine_file() {
     // 60 cycles of 10 ns, and two accesses of 4.
     assert_eq!(stages["update"], Ps::ns(680));
     assert!(!stages.contains_key("agent"), "{stages:?}");
-    // The request's 48 bytes come in at 2 ns each, which is longer than SWIF; the answer's 32 do not.
+    // The request's 48 bytes come in at 2 ns each, which is longer than SWIF takes.
     assert_eq!(stages["swif_receive"], Ps::ns(96 + 70));
     // The host: software, six words of a window with 25 ns each of twist. The way: two messages.
     let host = 185 + 6 * (71 + 25);
