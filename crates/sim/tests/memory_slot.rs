@@ -93,3 +93,58 @@ fn neighbours_on_a_nic_slow_each_other() {
     let [alone, beside] = [false, true].map(|floods| ping_pong("dimmnet-1/D-wide", floods));
     assert!(beside < alone + Duration::from_nanos(50), "{alone:?} alone, {beside:?} beside");
 }
+
+/// When each PE came to each of some barriers, and when it went on.
+fn barriers_hold(machine: &str, pes: usize) -> Done<Vec<[Duration; 2]>> {
+    let program = |job: &Job| {
+        let mut times = Vec::new();
+        for round in 0..6u64 {
+            job.compute(round * 1777 * (1 + job.pe() as u64) % 20_000);
+            let arrived = now();
+            job.barrier().unwrap();
+            times.push([arrived, now()]);
+        }
+        times
+    };
+    on(machine, pes, program)
+}
+
+/// Nobody passes a barrier before all have come. The core processor of PE 0's NIC gathers and
+/// announces, in one packet for all that the switch copies.
+#[test]
+fn core_processors_run_barriers() {
+    for pes in [2, 3, 8, 9, 20] {
+        let done = barriers_hold("dimmnet-1/D-core-barrier", pes);
+        for round in 0..6 {
+            let last = done.results.iter().map(|times| times[round][0]).max().unwrap();
+            for times in &done.results {
+                assert!(times[round][1] > last, "{pes} PEs: a PE passed barrier {round} early");
+            }
+        }
+        assert!(stage(&done, "announce").0 >= 6, "{pes} PEs");
+        assert_eq!(stage(&barriers_hold("dimmnet-1/D-core", pes), "announce").0, 0);
+    }
+}
+
+/// The time of a barrier of PEs that come together.
+fn barrier(machine: &str, pes: usize) -> Duration {
+    let program = |job: &Job| {
+        job.barrier().unwrap();
+        let begin = now();
+        (0..20).for_each(|_| job.barrier().unwrap());
+        (now() - begin) / 20
+    };
+    on(machine, pes, program).results[0]
+}
+
+/// By the core processor a barrier takes a fixed 600 ns more for its software, and another message:
+/// the hosts of a few PEs are faster.
+#[test]
+fn a_barrier_by_the_core_processor_takes_two_messages_and_its_software() {
+    for (pes, least, most) in [(2, 2_500, 4_500), (7, 3_000, 6_500)] {
+        let [core, hosts] = ["D-core-barrier", "D-core"]
+            .map(|variant| barrier(&format!("dimmnet-1/{variant}"), pes));
+        assert!((least..most).contains(&(core.as_nanos() as u64)), "{pes} PEs: {core:?}");
+        assert!(core > hosts, "{pes} PEs: {core:?} by the core processor, {hosts:?} by hosts");
+    }
+}

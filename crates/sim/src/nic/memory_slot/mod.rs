@@ -27,6 +27,7 @@
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, and what its calls do here |
 //! | `core`, `asked`, `updates` | the core processor, and the updates of words that it carries out |
+//! | `barriers` | barriers that core processors gather and announce |
 //! | `groups`, `to_groups` | the library's groups for multicast: packets that the switches copy |
 //! | `begin` | calls, by operation |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
@@ -50,6 +51,7 @@
 //! Not simulated: PEMM mode, OIP and RHiNET-3 switches.
 
 mod asked;
+mod barriers;
 mod begin;
 pub mod command;
 mod core;
@@ -95,6 +97,7 @@ impl Nic for MemorySlot {
         match feature {
             Feature::CopiedWrites => self.is.multicast.is_some(),
             Feature::Atomics => self.is.core.is_some(),
+            Feature::Groups => self.is.core_look.is_some(),
             _ => false,
         }
     }
@@ -129,6 +132,9 @@ impl Nic for MemorySlot {
             Due::Read { op, at, len, end } => self.sampled(cx, node, op, at, len, end),
             Due::Look(wait) => self.first_look(cx, node, wait),
             Due::Update { from, op } => self.update(cx, node, from, op),
+            Due::Arrived { op, group } => self.arrived(cx, node, op, group),
+            Due::Announce { op, group } => self.announce(cx, node, op, group),
+            Due::Announced { group, process } => self.announced(cx, node, group, process),
             Due::Forward(packet) => self.forward(cx, cx.now(), packet),
             Due::Write(block) => self.write_block(cx, node, cx.now(), block),
         }

@@ -82,6 +82,8 @@ pub struct Parameters {
     pub llcm_for_words: u64,
     /// The core processor, where it updates words for the library.
     pub core: Option<CoreCosts>,
+    /// One look of the core processor at a word of arrivals, where it runs barriers.
+    pub core_look: Option<Ps>,
     /// Processes that share a NIC: the PEs of a node.
     pub users: u32,
 }
@@ -139,6 +141,7 @@ impl Parameters {
             bank_switch: receive.time("bank_switch")?,
             llcm_for_words: receive.bytes("llcm_for_words")?,
             core: core(&machine.section("core"))?,
+            core_look: core_look(&machine.section("core"))?,
             users,
         })
     }
@@ -238,6 +241,13 @@ fn core(core: &Section<'_>) -> Result<Option<CoreCosts>, MachineError> {
         return Ok(None);
     }
     Ok(Some(CoreCosts { handle: core.time("handle")?, access: core.time("access")? }))
+}
+
+fn core_look(core: &Section<'_>) -> Result<Option<Ps>, MachineError> {
+    match core.has("handle") && core.has("look") {
+        true => Ok(Some(core.time_not_zero("look")?)),
+        false => Ok(None),
+    }
 }
 
 /// The twist of the board's data lines, and what undoing it takes for each word.

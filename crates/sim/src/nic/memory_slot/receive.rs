@@ -49,8 +49,14 @@ impl MemorySlot {
         };
         let busy = slot.way_in.memory.take(at, time);
         cx.stage(node, "receive", name, op, busy);
-        if header.kind == Kind::Answer {
-            return self.answered(cx, op, busy.1);
+        let (group, process) = (header.region, header.process);
+        match header.kind {
+            Kind::Answer => return self.answered(cx, op, busy.1),
+            Kind::Arrival => return self.later(cx, busy.1, node, Due::Arrived { op, group }),
+            Kind::Announcement => {
+                return self.later(cx, busy.1, node, Due::Announced { group, process });
+            }
+            _ => {}
         }
         let place = match is_for_mailbox(&header) {
             true => Some(FarAddress {
@@ -99,7 +105,7 @@ impl MemorySlot {
     ) -> Result<(u64, Ps), Refusal> {
         let len = u64::from(header.len);
         let (is, slot) = (&self.is, &mut self.slots[node.index()]);
-        let address = if is_for_mailbox(header) || header.kind == Kind::Answer {
+        let address = if is_for_mailbox(header) || is_for_core(header.kind) {
             // The last page of LLCM: a control page, always mapped.
             is.llcm_bytes - PAGE
         } else if header.physical {
@@ -221,6 +227,11 @@ impl MemorySlot {
             None => slot.waits.push(wait),
         }
     }
+}
+
+/// Whether a packet is for the page of mailboxes, from or for a core processor.
+fn is_for_core(kind: Kind) -> bool {
+    matches!(kind, Kind::Answer | Kind::Arrival | Kind::Announcement)
 }
 
 /// Whether a packet is for a mailbox of an agent. Only calls of the library send such packets.

@@ -37,6 +37,12 @@ pub enum Due {
     Look(Wait),
     /// The core processor has come to this call's update.
     Update { from: Node, op: Op },
+    /// A member's arrival at a barrier lies in LLCM.
+    Arrived { op: Op, group: u32 },
+    /// The core processor announces that a phase of a barrier is complete.
+    Announce { op: Op, group: u32 },
+    /// An announcement lies in LLCM.
+    Announced { group: u32, process: u32 },
     /// The slot has a request.
     Forward(Outgoing),
     /// A host has written one packet of a block, and goes on with the next.
