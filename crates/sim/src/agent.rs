@@ -22,7 +22,8 @@ use crate::machine::{Machine, MachineError};
 use crate::mailbox::{MAILBOXES, message, number_of};
 use crate::nic::{Call, Feature, Nic, Unit};
 use crate::op::{Op, Pe};
-use crate::packet::{Node, Payload};
+use crate::packet::Payload;
+use crate::placement::Placement;
 use crate::slab::Slab;
 use crate::time::Ps;
 use memonet_core::SignalOp;
@@ -72,6 +73,7 @@ pub(crate) struct Agents {
     agents: Vec<Agent>,
     requests: Slab<Request>,
     pes: u32,
+    placement: Placement,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +87,7 @@ impl Agents {
         machine: &Machine,
         nic: &dyn Nic,
         pes: u32,
+        placement: Placement,
     ) -> Result<Agents, MachineError> {
         let needed = !nic.has(Feature::Get) || !nic.has(Feature::Atomics);
         let section = machine.section("agent");
@@ -95,6 +98,7 @@ impl Agents {
             agents: vec![Agent::default(); if needed { pes as usize } else { 0 }],
             requests: Slab::default(),
             pes,
+            placement,
         })
     }
 
@@ -132,7 +136,7 @@ impl Agents {
                     *then = Some(Signal { at: *place, op: SignalOp::Set, value: 0 });
                     (*place, *block, *again) = (to, data, reuse);
                 }
-                nic.begin(cx, call(op, self.pes, request));
+                nic.begin(cx, self.call(op, request));
             }
             HostOp::Prepare { .. } | HostOp::Key { .. } => {
                 cx.finish(cx.now(), op, Answer::default())
@@ -152,7 +156,7 @@ impl Agents {
 
     fn ask(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, operands: usize, wanted: Wanted) {
         let request = self.request(op, operands, wanted);
-        nic.begin(cx, call(Op { pe: op.pe.agent(self.pes), ..op }, self.pes, request));
+        nic.begin(cx, self.call(Op { pe: op.pe.agent(self.pes), ..op }, request));
     }
 
     /// Keeps a request. Returns the put that carries it.
@@ -170,6 +174,11 @@ impl Agents {
         message(target, REQUESTS, number, REQUEST_BYTES + operands)
     }
 
+    /// A call on the NIC of its PE, or of an agent's PE.
+    fn call(&self, op: Op, what: HostOp) -> Call {
+        Call { op, node: self.placement.node(op.pe.owner(self.pes)), what }
+    }
+
     /// A part of a message has come into a mailbox. The mailbox's owner sees a whole message at its
     /// next look, and then works on it.
     pub(crate) fn received(
@@ -185,7 +194,7 @@ impl Agents {
         if *due > 0 {
             return;
         }
-        let seen = nic.polling(Node(to.pe)).seen(Ps::ZERO, cx.now());
+        let seen = nic.polling(self.placement.node(pe)).seen(Ps::ZERO, cx.now());
         if to.region == ANSWERS {
             let Request { op, answer, .. } = self.requests.take(number);
             cx.finish(seen, op, answer);
@@ -222,7 +231,7 @@ impl Agents {
             asker.owed -= 1;
             if asker.owed == 0 {
                 for fence in std::mem::take(&mut asker.fences) {
-                    nic.begin(cx, call(fence, self.pes, HostOp::Fence));
+                    nic.begin(cx, self.call(fence, HostOp::Fence));
                 }
             }
             cx.parts.landed(op, 1);
@@ -233,7 +242,7 @@ impl Agents {
         (request.answer, request.due) = (answer, len);
         let put = message(op.pe.0, ANSWERS, number, len);
         let by = Op { pe: pe.agent(self.pes), number: op.number };
-        nic.begin(cx, call(by, self.pes, put));
+        nic.begin(cx, self.call(by, put));
     }
 }
 
@@ -241,8 +250,4 @@ impl Agents {
 pub(crate) fn answered(op: Op, answer: &Answer) {
     let refused = &answer.refused;
     assert!(refused.is_none(), "a NIC refused the put of an agent, {op:?}: {refused:?}");
-}
-
-fn call(op: Op, pes: u32, what: HostOp) -> Call {
-    Call { op, node: Node(op.pe.owner(pes).0), what }
 }

@@ -28,7 +28,7 @@
 //! | its inside | `cx`, `crossing`, `parts`, `shapes`, `ways`, `network`, `flow`, `memory` | what a NIC may do; packets cross links and switches; what is under way; shapes of networks; source routing; tables; back-pressure and repeats; segments |
 //! | ways in | `fabric`, `coroutine`, `stacks`, `program` | a PE's calls as requests; PEs as coroutines; what programs and the engine pass |
 //! | words | `events`, `host`, `error`, `trace/`, `usage`, `machine/` | what is due and what has happened; calls; stages; what a run has used; where every number is from |
-//! | ground | `packet`, `op`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
+//! | ground | `packet`, `op`, `placement`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
 //!
 //! And what passes from a program to the machine and back:
 //!
@@ -127,6 +127,7 @@ pub mod nic;
 mod op;
 pub mod packet;
 mod parts;
+mod placement;
 mod processes;
 mod program;
 pub mod queue;

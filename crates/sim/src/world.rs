@@ -15,6 +15,7 @@ use crate::op::{Op, Pe};
 use crate::packet::Node;
 pub use crate::parts::Counts;
 use crate::parts::{Flight, Landing, Parts};
+use crate::placement::Placement;
 use crate::time::Ps;
 use crate::trace::{Place, Recorder};
 use crate::usage::LinkUsage;
@@ -30,11 +31,12 @@ impl Machine {
     }
 }
 
-/// A machine, built, with a job of one PE on each node.
+/// A machine, built, with a job on it.
 pub struct World {
     nic: Box<dyn Nic>,
     agents: Agents,
     parts: Parts,
+    placement: Placement,
 }
 
 impl World {
@@ -48,12 +50,13 @@ impl World {
         seed: u64,
         memory: Box<dyn Memory>,
     ) -> Result<World, MachineError> {
-        let network = Network::build(machine, pes)?;
-        let nic = nic::build(machine, &network)?;
-        let agents = Agents::build(machine, &*nic, pes)?;
+        let placement = Placement { per_node: nic::pes_per_node(machine)? };
+        let network = Network::build(machine, placement.nodes(pes))?;
+        let nic = nic::build(machine, &network, pes)?;
+        let agents = Agents::build(machine, &*nic, pes, placement)?;
         machine.finish()?;
         let parts = Parts::new(network, memory, seed, pes);
-        let mut world = World { nic, agents, parts };
+        let mut world = World { nic, agents, parts, placement };
         let World { nic, parts, .. } = &mut world;
         nic.start(&mut Cx { parts });
         // The job begins when the machine has come up.
@@ -112,7 +115,7 @@ impl World {
 
     /// How a PE's host looks at its memory.
     pub fn polling(&self, pe: Pe) -> Polling {
-        self.nic.polling(Node(pe.0))
+        self.nic.polling(self.placement.node(pe))
     }
 
     /// When the look of a PE reads memory that first sees a change made at `changed`. The PE has
@@ -138,7 +141,7 @@ impl World {
 
     /// A PE calls, now.
     pub fn begin(&mut self, op: Op, what: HostOp) {
-        let World { nic, agents, parts } = self;
+        let World { nic, agents, parts, placement } = self;
         let mut cx = Cx { parts };
         let lacking = match &what {
             HostOp::Get { .. } => !nic.has(Feature::Get),
@@ -154,7 +157,7 @@ impl World {
             HostOp::Fence => agents.owes(op.pe),
             _ => false,
         };
-        let node = Node(op.pe.0);
+        let node = placement.node(op.pe);
         if lacking {
             agents.begin(&mut cx, &mut **nic, op, what);
         } else {
@@ -186,7 +189,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        let World { nic, agents, parts } = self;
+        let World { nic, agents, parts, .. } = self;
         let mut cx = Cx { parts };
         match event {
             Event::Timer { node, token } => nic.timer(&mut cx, node, token),

@@ -128,7 +128,7 @@ pub unsafe fn receive(
     match channel.recv(block) {
         // SAFETY: as the program promises.
         Ok(()) => unsafe { hand_over(call, block, dest, room, bytes) },
-        Err(Error::Closed) => ENDED,
+        Err(Error::Closed { .. }) => ENDED,
         Err(error) => fail(call, error),
     }
 }
@@ -149,7 +149,7 @@ pub unsafe fn try_receive(
         // SAFETY: as the program promises.
         Ok(true) => unsafe { hand_over(call, block, dest, room, bytes) },
         Ok(false) => NOTHING,
-        Err(Error::Closed) => ENDED,
+        Err(Error::Closed { .. }) => ENDED,
         Err(error) => fail(call, error),
     }
 }

@@ -44,7 +44,11 @@ use crate::time::Ps;
 use planned::Planned;
 
 /// Builds the NICs of a machine, of the kind that its file names.
-pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
+pub(crate) fn build(
+    machine: &Machine,
+    network: &Network,
+    pes: u32,
+) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
         "command-word" => {
             Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?))
@@ -56,10 +60,20 @@ pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>
         "infiniband" => Ok(Box::new(infiniband::InfiniBand::build(machine, network)?)),
         "sync-network" => Ok(Box::new(sync_network::SyncNetwork::build(machine, network.nodes())?)),
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes(), Owner::Nic)?)),
-        "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
+        "memory-slot" => {
+            Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes(), pes)?))
+        }
         _ => {
             Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot, sync-network"))
         }
+    }
+}
+
+/// Number of PEs that share a node and its NIC.
+pub(crate) fn pes_per_node(machine: &Machine) -> Result<u32, MachineError> {
+    match machine.kind() {
+        "memory-slot" => memory_slot::users(machine),
+        _ => Ok(1),
     }
 }
 

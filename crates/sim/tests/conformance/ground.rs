@@ -13,8 +13,11 @@ pub const AGENTS: Setup = Setup::of("agents", "sim:machine=fast-ethernet-udp");
 pub const REMOTE_DMA: Setup = Setup::of("remote DMA", "sim:machine=rdma-100g");
 /// One whose NICs show what is long only after a switch of banks.
 pub const MEMORY_SLOT: Setup = Setup::of("memory slot", "sim:machine=dimmnet-1/D-tree");
-/// The same, where the core processor of the target's NIC updates words.
-pub const CORE_PROCESSOR: Setup = Setup::of("core processor", "sim:machine=dimmnet-1/D-core");
+/// The same, where core processors update words and run barriers.
+pub const CORE_PROCESSOR: Setup =
+    Setup::of("core processor", "sim:machine=dimmnet-1/D-core-barrier");
+/// The same with four PEs on a NIC.
+pub const SHARED: Setup = Setup::of("shared", "sim:machine=dimmnet-1/D-shared");
 /// One by command words, with agents.
 pub const COMMAND_WORD: Setup = Setup::of("command words", "sim:machine=sr2201");
 /// InfiniBand, with agents, and datagrams to groups that may be lost.

@@ -12,16 +12,17 @@ impl MemorySlot {
                 let result = self.store(cx, node, op, now, to, word);
                 self.returned(cx, op, result);
             }
-            HostOp::Put { to, data, signal, .. } => {
-                let put = match data.is_empty() {
-                    true => Ok(now),
-                    false => self.put(cx, node, op, now, to, &data),
-                };
-                let result = match (put, signal) {
-                    (Ok(at), Some(signal)) => self.signal(cx, node, op, at, signal),
-                    (put, _) => put,
+            HostOp::Put { data, signal, .. } if data.is_empty() => {
+                let result = match signal {
+                    Some(signal) => self.signal(cx, node, op, now, signal),
+                    None => Ok(now),
                 };
                 self.returned(cx, op, result);
+            }
+            HostOp::Put { to, data, signal, .. } => {
+                if let Err(why) = self.put(cx, node, op, (to, &data), signal) {
+                    cx.finish(now, op, Answer::refused(why));
+                }
             }
             HostOp::Fence => self.fence(cx, op),
             HostOp::Quiet => cx.finish_when_landed(now, op, self.is.message()),

@@ -7,7 +7,7 @@
 use super::chipset::CHIPSETS;
 pub use super::chipset::Chipset;
 pub use super::header::{Header, Kind};
-pub use super::memory::BANK;
+pub use super::memory::{BANK, CONTROL};
 pub use super::translate::Refusal;
 use crate::host::Command;
 use crate::packet::{Node, Payload};
@@ -66,15 +66,16 @@ pub fn attach(group: u16) -> Command {
     command(ATTACH, [group.into(), 0, 0, 0])
 }
 
-/// Fills an entry of the header table: the header of packets that stores to `kick_page` send.
-/// Refused for a group that is not the program's, and for a physical page that does not exist or is
-/// the library's.
+/// Fills an entry of the header table: the header of packets that stores to `kick_page`, one of the
+/// program's own, send. The driver stamps the program's process group. Refused for a virtual
+/// address of another group, and for a physical page that does not exist, or is the library's or
+/// another group's.
 pub fn map(kick_page: u32, seed: &Header) -> Command {
     Command { data: words(&seed.encode()), ..command(MAP, [kick_page.into(), 0, 0, 0]) }
 }
 
 /// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process
-/// here. Refused for a physical page that does not exist or is the library's.
+/// here. Refused for a group that is not the program's, and for a physical page as by [`map`].
 pub fn register(group: u16, process: u32, region: u32, page: u64, to: u64) -> Command {
     command(REGISTER, [u64::from(group) << 32 | u64::from(process), region.into(), page, to])
 }
@@ -127,7 +128,8 @@ pub fn dropped(why: Option<Refusal>) -> Command {
     command(DROPPED, [why, 0, 0, 0])
 }
 
-// Loads and stores of a program.
+// Loads and stores of a program. One to a page that is not the program's, or to [`CONTROL`],
+// faults: it is refused, and changes nothing.
 
 /// AOTF: stores `word` to the kick address `page * 4096 + offset`. Answered when the CPU has
 /// written it.

@@ -33,6 +33,10 @@ pub enum Kind {
     Request,
     /// By a core processor, for a host that waits.
     Answer,
+    /// By one store: an arrival at a barrier, for the core processor that gathers.
+    Arrival,
+    /// By the core processor that gathers: a phase is complete.
+    Announcement,
 }
 
 /// A header.
@@ -71,6 +75,8 @@ impl Header {
             Kind::Dma => 2,
             Kind::Request => 3,
             Kind::Answer => 4,
+            Kind::Arrival => 5,
+            Kind::Announcement => 6,
         };
         let to = match self.to {
             Destination::Node(node) => node.0,
@@ -97,6 +103,8 @@ impl Header {
                 1 => Kind::Botf,
                 3 => Kind::Request,
                 4 => Kind::Answer,
+                5 => Kind::Arrival,
+                6 => Kind::Announcement,
                 _ => Kind::Dma,
             },
             physical: words[0] >> 8 & 1 != 0,

@@ -21,8 +21,8 @@ use super::groups::ALL;
 use super::header::{Header, JOB, Kind, PAGE};
 use super::kick_pages::Target;
 use super::send::through_wires;
-use super::slot::MemorySlot;
-use super::way_out::{Outgoing, Through};
+use super::slot::{Due, MemorySlot};
+use super::way_out::{Block, Outgoing, Through};
 use crate::host::{Answer, Atomic, Signal};
 use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
@@ -32,6 +32,7 @@ use crate::time::Ps;
 use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::shm::AtomicOp;
+use std::collections::VecDeque;
 
 impl MemorySlot {
     /// Stores a word, by AOTF. Returns when the host has written it.
@@ -44,22 +45,21 @@ impl MemorySlot {
         to: FarAddress,
         word: Payload,
     ) -> Result<Ps, String> {
-        let page = self.kick_page(node, to)?;
+        let page = self.kick_page(node, op, to)?;
         let word = through_wires(&self.is, word, true);
         cx.promise(op, 1);
         self.kick(cx, node, op, at, (page, to.offset % PAGE), word)
     }
 
-    /// Puts a block, by BOTF. Returns when the host has written the last packet.
+    /// Puts a block, by BOTF, and then a signal.
     pub(super) fn put(
         &mut self,
         cx: &mut Cx<'_>,
         node: Node,
         op: Op,
-        at: Ps,
-        to: FarAddress,
-        data: &Payload,
-    ) -> Result<Ps, String> {
+        (to, data): (FarAddress, &Payload),
+        signal: Option<Signal>,
+    ) -> Result<(), String> {
         let in_llcm = self.may_be_in_llcm(to, data.len());
         let parts = self.parts(to, data);
         if to.region < MAILBOXES {
@@ -68,18 +68,37 @@ impl MemorySlot {
             }
         }
         cx.promise(op, parts.len() as u64);
-        let mut at = at + self.is.software;
+        let mut packets = VecDeque::with_capacity(parts.len());
         for (offset, part) in parts {
             let header = Header {
                 kind: Kind::Botf,
                 physical: false,
                 len: part.len() as u16,
-                ..to_segment(node, FarAddress { offset, ..to })
+                ..self.to_segment(node, FarAddress { offset, ..to })?
             };
-            let part = through_wires(&self.is, part, true);
-            at = self.window(cx, node, op, at, header, part);
+            packets.push_back((header, through_wires(&self.is, part, true)));
         }
-        Ok(at)
+        let at = cx.now() + self.is.software;
+        self.write_block(cx, node, at, Block { op, packets, signal });
+        Ok(())
+    }
+
+    /// Writes the packets of a block that are left, and the signal behind them, and answers the
+    /// call. While a NIC has one user, nothing comes between the packets, and all of their times
+    /// are known at once.
+    pub(super) fn write_block(&mut self, cx: &mut Cx<'_>, node: Node, mut at: Ps, block: Block) {
+        let Block { op, mut packets, signal } = block;
+        while let Some((header, payload)) = packets.pop_front() {
+            at = self.window(cx, node, op, at, header, payload);
+            if self.is.users > 1 && !packets.is_empty() {
+                return self.later(cx, at, node, Due::Write(Block { op, packets, signal }));
+            }
+        }
+        let result = match signal {
+            Some(signal) => self.signal(cx, node, op, at, signal),
+            None => Ok(at),
+        };
+        self.returned(cx, op, result);
     }
 
     /// The parts of a block, each with its offset: none is longer than a packet, or crosses a page.
@@ -95,8 +114,8 @@ impl MemorySlot {
         parts
     }
 
-    /// A signal that sets its word, or adds to it. Mailboxes have no kick pages, so a signal into a mailbox is a
-    /// put.
+    /// A signal that sets its word, or adds to it. Mailboxes have no kick pages, so a signal into a
+    /// mailbox is a put.
     pub(super) fn signal(
         &mut self,
         cx: &mut Cx<'_>,
@@ -111,7 +130,16 @@ impl MemorySlot {
         }
         let word = Payload::word(8, signal.value);
         match signal.at.region {
-            MAILBOXES.. => self.put(cx, node, op, at, signal.at, &word),
+            MAILBOXES.. => {
+                let header = Header {
+                    kind: Kind::Botf,
+                    physical: false,
+                    len: 8,
+                    ..self.to_segment(node, signal.at)?
+                };
+                cx.promise(op, 1);
+                Ok(self.window(cx, node, op, at + self.is.software, header, word))
+            }
             _ => self.store(cx, node, op, at, signal.at, word),
         }
     }
@@ -122,30 +150,29 @@ impl MemorySlot {
         if len <= is.botf_payload {
             return true;
         }
-        let Some(target) = self.slots.get(to.pe as usize) else {
+        let Ok(node) = self.node_of(to.pe) else {
             return false;
         };
+        let target = &self.slots[node.index()];
         let pages = to.offset / PAGE..(to.offset + len as u64).div_ceil(PAGE);
         let kept = is.llcm_for_words.div_ceil(PAGE);
-        target.frames.fit(pages.map(|page| (to.region, page)), kept, is.llcm_bytes)
+        target.frames.fit(pages.map(|page| (to.pe, to.region, page)), kept, is.llcm_bytes)
     }
 
     /// Makes sure that a page of a segment has its place in the target's NIC, and is registered
     /// there. Returns the physical page.
     pub(super) fn place(&mut self, to: FarAddress, in_llcm: bool) -> Result<u64, String> {
+        let node = self.node_of(to.pe)?;
         let is = &self.is;
         let page = to.offset / PAGE;
-        let target = self
-            .slots
-            .get_mut(to.pe as usize)
-            .ok_or_else(|| format!("there is no PE {}", to.pe))?;
-        let physical = target.frames.place((to.region, page), in_llcm, is.llcm_bytes, is.bank_bytes).ok_or_else(|| {
+        let target = &mut self.slots[node.index()];
+        let physical = target.frames.place((to.pe, to.region, page), in_llcm, is.llcm_bytes, is.bank_bytes).ok_or_else(|| {
             format!(
                 "the NIC of PE {} has no room for more pages that others write: its bank has {} bytes (receive.bank of the machine)",
                 to.pe, is.bank_bytes
             )
         })?;
-        if target.registered.insert((to.region, page)) {
+        if target.registered.insert((to.pe, to.region, page)) {
             target.receive_tlb.register(JOB, to.pe, to.region, page, physical);
             if is.multicast.is_some() {
                 target.receive_tlb.register(JOB, ALL, to.region, page, physical);
@@ -155,29 +182,35 @@ impl MemorySlot {
     }
 
     /// The kick page of a page of a segment. A page without one gets one now.
-    fn kick_page(&mut self, node: Node, to: FarAddress) -> Result<u32, String> {
+    fn kick_page(&mut self, node: Node, op: Op, to: FarAddress) -> Result<u32, String> {
         let key = (to.pe, to.region, to.offset / PAGE);
-        if let Some(page) = self.slots[node.index()].kicks.get(key) {
-            return Ok(page);
+        let user = self.user(op);
+        if let Some(page) = user.kicks.get(key) {
+            return Ok(user.first_page + page);
         }
         let physical = self.place(to, true)?;
-        self.map_kick_page(node, key, Header { address: physical * PAGE, ..to_segment(node, to) })
+        let seed = Header { address: physical * PAGE, ..self.to_segment(node, to)? };
+        self.map_kick_page(node, op, key, seed)
     }
 
     /// The kick page of this name. Without one, it gets one with this seed.
     pub(super) fn map_kick_page(
         &mut self,
         node: Node,
+        op: Op,
         key: Target,
         seed: Header,
     ) -> Result<u32, String> {
-        let pages = self.is.htlb.pages() as u32;
-        let slot = &mut self.slots[node.index()];
-        if let Some(page) = slot.kicks.get(key) {
-            return Ok(page);
+        let pages = self.is.kick_pages();
+        let user = self.user(op);
+        if let Some(page) = user.kicks.get(key) {
+            return Ok(user.first_page + page);
         }
-        let page = slot.kicks.map(key, pages);
-        slot.htlb.set(page, Some(seed.encode()))?;
+        let page = user.kicks.map(key, pages).ok_or_else(|| {
+            format!("the program has mapped all of its {pages} kick pages, and the library needs one: leave one")
+        })?;
+        let page = user.first_page + page;
+        self.slots[node.index()].htlb.set(page, Some(seed.encode()))?;
         Ok(page)
     }
 
@@ -209,7 +242,7 @@ impl MemorySlot {
             header,
             payload: word,
         };
-        self.forward(cx, written + self.is.chipset, packet);
+        self.hand_over(cx, written + self.is.chipset, packet);
         Ok(written)
     }
 
@@ -228,7 +261,7 @@ impl MemorySlot {
         let written = begin + self.is.write_lines(self.is.botf_window + payload.len() as u64);
         cx.host_stage("write window", op, (begin, written));
         let packet = Outgoing { node, op, through: Through::Botf, missed: false, header, payload };
-        self.forward(cx, written + self.is.chipset, packet);
+        self.hand_over(cx, written + self.is.chipset, packet);
         written
     }
 
@@ -239,21 +272,21 @@ impl MemorySlot {
             Err(why) => cx.finish(cx.now(), op, Answer::refused(why)),
         }
     }
-}
 
-/// The header of the library's packets from a node to a place in a segment. The kind and the flag
-/// for a physical address are those of a seed.
-pub(super) fn to_segment(from: Node, to: FarAddress) -> Header {
-    Header {
-        kind: Kind::Aotf,
-        physical: true,
-        promised: true,
-        group: JOB,
-        len: 0,
-        process: to.pe,
-        region: to.region,
-        address: to.offset,
-        to: Destination::Node(Node(to.pe)),
-        from,
+    /// The header of the library's packets from a node to a place in a segment. The kind and the
+    /// flag for a physical address are those of a seed.
+    pub(super) fn to_segment(&self, from: Node, to: FarAddress) -> Result<Header, String> {
+        Ok(Header {
+            kind: Kind::Aotf,
+            physical: true,
+            promised: true,
+            group: JOB,
+            len: 0,
+            process: to.pe,
+            region: to.region,
+            address: to.offset,
+            to: Destination::Node(self.node_of(to.pe)?),
+            from,
+        })
     }
 }

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 /// The physical address at which each side sees its own bank. LLCM begins at 0.
 pub const BANK: u64 = 1 << 32;
+/// From this address on there is what the driver alone reads and writes: header table, TLBs, and
+/// the registers with the process groups.
+pub const CONTROL: u64 = 1 << 48;
 
 /// The side that reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

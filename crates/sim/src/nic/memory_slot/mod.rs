@@ -16,7 +16,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `slot` | the state of a node's NIC; `way_out`, `way_in` and `kick_pages` are parts of it |
+//! | `slot` | the state of a node's NIC; `user`, `way_out`, `way_in` and `kick_pages` are parts of it |
 //! | `parameters` | what the machine file says |
 //! | `chipset` | the rules by which chipsets split addresses, and their inverse |
 //! | `pemm`, `signals` | the slot's signals *wait* and *interrupt*; what they take |
@@ -29,7 +29,8 @@
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, and what its calls do here |
-//! | `core`, `updates` | the core processor, and the updates of words that it carries out |
+//! | `core`, `asked`, `updates` | the core processor, and the updates of words that it carries out |
+//! | `barriers` | barriers that core processors gather and announce |
 //! | `groups`, `to_groups` | the library's groups for multicast: packets that the switches copy |
 //! | `begin` | calls, by operation |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
@@ -44,8 +45,14 @@
 //! loop takes a whole number of reads, and only a change that crosses a sample changes it. What is
 //! left is `host.software`.
 //!
-//! Not simulated: several users of one NIC.
+//! **Users.** Up to 64 processes share a NIC (`topology.pes_per_node`). Each has a view of its own:
+//! a part of the kick pages, a window, a process group, and pages that the driver has given it.
+//! They share queues, HTLB, core processor, LLCM, banks and link, and wait for each other there.
+//! Each has a CPU, and the CPUs do not wait for each other at the slot's bus. Users of one NIC
+//! reach each other by its internal loop.
 
+mod asked;
+mod barriers;
 mod begin;
 mod chipset;
 pub mod command;
@@ -73,9 +80,11 @@ mod to_groups;
 mod translate;
 mod twist;
 mod updates;
+mod user;
 mod way_in;
 mod way_out;
 
+pub(super) use parameters::users;
 pub use slot::MemorySlot;
 
 use super::{Call, Cx, Feature, Nic, Pe, Token};
@@ -93,6 +102,7 @@ impl Nic for MemorySlot {
         match feature {
             Feature::CopiedWrites => self.is.multicast.is_some(),
             Feature::Atomics => self.is.core.is_some(),
+            Feature::Groups => self.is.core_look.is_some(),
             _ => false,
         }
     }
@@ -138,6 +148,11 @@ impl Nic for MemorySlot {
             Due::RoomSeen => self.begin_stalled(cx, node),
             Due::Look(wait) => self.first_look(cx, node, wait),
             Due::Update { from, op } => self.update(cx, node, from, op),
+            Due::Arrived { op, group } => self.arrived(cx, node, op, group),
+            Due::Announce { op, group } => self.announce(cx, node, op, group),
+            Due::Announced { group, process } => self.announced(cx, node, group, process),
+            Due::Forward(packet) => self.forward(cx, cx.now(), packet),
+            Due::Write(block) => self.write_block(cx, node, cx.now(), block),
         }
     }
 }

@@ -90,6 +90,10 @@ pub struct Parameters {
     pub llcm_for_words: u64,
     /// The core processor, where it updates words for the library.
     pub core: Option<CoreCosts>,
+    /// One look of the core processor at a word of arrivals, where it runs barriers.
+    pub core_look: Option<Ps>,
+    /// Processes that share a NIC: the PEs of a node.
+    pub users: u32,
 }
 
 impl Parameters {
@@ -99,6 +103,11 @@ impl Parameters {
         let (twist, twist_word) = twist(&host)?;
         let (chipset_rule, first_version) = Chipset::read(&host, &send)?;
         let htlb = htlb_shape(&send)?;
+        let users = users(machine)?;
+        if htlb.pages() < users.into() {
+            let problem = format!("leaves {} kick pages for {users} users", htlb.pages());
+            return Err(send.error("htlb_tag_bits", problem));
+        }
         let (llcm_bytes, bank_bytes) = memory_sizes(&receive)?;
         Ok(Parameters {
             software: host.time("software")?,
@@ -131,7 +140,8 @@ impl Parameters {
             wire_header: send.bytes_up_to("wire_header", 1 << 16)?,
             link: link.rate("rate")?,
             link_delay: link.time("delay")?,
-            multicast: multicast(&machine.section("switch"))?,
+            // The switches copy packets for nodes, and not for the users of a NIC.
+            multicast: multicast(&machine.section("switch"))?.filter(|_| users == 1),
             swif_receive: receive.time("swif_receive")?,
             receive_tlb: receive.time("receive_tlb")?,
             receive_tlb_entries: receive.count_up_to("receive_tlb_entries", 1 << 20)? as usize,
@@ -143,7 +153,14 @@ impl Parameters {
             bank_switch: receive.time("bank_switch")?,
             llcm_for_words: receive.bytes("llcm_for_words")?,
             core: core(&machine.section("core"))?,
+            core_look: core_look(&machine.section("core"))?,
+            users,
         })
+    }
+
+    /// The kick pages of each user: an equal part of the NIC's.
+    pub fn kick_pages(&self) -> u32 {
+        (self.htlb.pages() / u64::from(self.users)).min(1 << 31) as u32
     }
 
     /// The looks of the library at LLCM, each of which un-twists what it has read. A read samples
@@ -194,6 +211,23 @@ impl Parameters {
     }
 }
 
+/// Number of processes that share a NIC: the PEs of a node.
+pub fn users(machine: &Machine) -> Result<u32, MachineError> {
+    let most = machine.section("send").count_up_to("users", 1 << 10)?;
+    let topology = machine.section("topology");
+    if !topology.has("pes_per_node") {
+        return Ok(1);
+    }
+    let users = topology.count_up_to("pes_per_node", 1 << 20)?;
+    if users > most {
+        let problem = format!(
+            "is {users}, and a NIC has room for {most} users (send.users): put at most {most} PEs on a node"
+        );
+        return Err(topology.error("pes_per_node", problem));
+    }
+    Ok(users as u32)
+}
+
 fn cycle(machine: &Machine, clock: &str) -> Result<Ps, MachineError> {
     Ok(Ps((1e6 / machine.section("clock").megahertz(clock)?).round() as u64))
 }
@@ -219,6 +253,13 @@ fn core(core: &Section<'_>) -> Result<Option<CoreCosts>, MachineError> {
         return Ok(None);
     }
     Ok(Some(CoreCosts { handle: core.time("handle")?, access: core.time("access")? }))
+}
+
+fn core_look(core: &Section<'_>) -> Result<Option<Ps>, MachineError> {
+    match core.has("handle") && core.has("look") {
+        true => Ok(Some(core.time_not_zero("look")?)),
+        false => Ok(None),
+    }
 }
 
 /// The twist of the board's data lines, and what undoing it takes for each word.

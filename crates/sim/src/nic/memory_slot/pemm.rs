@@ -40,7 +40,7 @@ impl MemorySlot {
         if at < BANK {
             return Err(format!("{at:#x} is in no bank; banks begin at {BANK:#x}"));
         }
-        self.exists(at, len)?;
+        self.check_access(node, op, at, len)?;
         let word = self.is.read_time(len, halves != 0);
         let time = (word + self.is.twist_word) * len.div_ceil(8);
         // The network's writes wait for the bank, and the host for those that have begun.

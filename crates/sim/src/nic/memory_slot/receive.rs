@@ -4,11 +4,12 @@ use super::command::Refusal;
 use super::header::{Header, JOB, Kind, PAGE};
 use super::memory::{BANK, NicMemory, Side};
 use super::slot::{Due, MemorySlot};
+use super::user::User;
 use super::way_in::{Held, Wait, What};
 use crate::host::Answer;
 use crate::mailbox::MAILBOXES;
 use crate::nic::Cx;
-use crate::op::Op;
+use crate::op::{Op, Pe};
 use crate::packet::{Node, Packet, Payload};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
@@ -48,21 +49,30 @@ impl MemorySlot {
         };
         let busy = slot.way_in.memory.take(at, time);
         cx.stage(node, "receive", name, op, busy);
-        if header.kind == Kind::Answer {
-            return self.answered(cx, op, busy.1);
+        let (group, process) = (header.region, header.process);
+        match header.kind {
+            Kind::Answer => return self.answered(cx, op, busy.1),
+            Kind::Arrival => return self.later(cx, busy.1, node, Due::Arrived { op, group }),
+            Kind::Announcement => {
+                return self.later(cx, busy.1, node, Due::Announced { group, process });
+            }
+            _ => {}
         }
         let place = match is_for_mailbox(&header) {
-            true => Some((header.region, header.address)),
+            true => Some(FarAddress {
+                pe: header.process,
+                region: header.region,
+                offset: header.address,
+            }),
             false => slot.frames.segment(address),
         };
-        let Some((region, offset)) = place else {
+        let Some(to) = place else {
             self.later(cx, busy.1, node, Due::Land { address, payload });
             return;
         };
         if !header.promised {
             cx.promise(op, 1);
         }
-        let to = FarAddress { pe: node.0, region, offset };
         let in_bank = address >= BANK;
         // A mailbox's agent has a price of its own for what it reads.
         let is_block = header.kind != Kind::Aotf && !is_for_mailbox(&header);
@@ -95,7 +105,7 @@ impl MemorySlot {
     ) -> Result<(u64, Ps), Refusal> {
         let len = u64::from(header.len);
         let (is, slot) = (&self.is, &mut self.slots[node.index()]);
-        let address = if is_for_mailbox(header) || header.kind == Kind::Answer {
+        let address = if is_for_mailbox(header) || is_for_core(header.kind) {
             // The last page of LLCM: a control page, always mapped.
             is.llcm_bytes - PAGE
         } else if header.physical {
@@ -121,11 +131,12 @@ impl MemorySlot {
     /// Shows a PE a write to its segment, once the host has read it: at once, or after a switch of
     /// the banks. The host does one thing at a time, so a word waits while it reads a block.
     fn show(&mut self, cx: &mut Cx<'_>, node: Node, held: Held) {
+        let copied = self.reader(node, held.to).copied;
         let slot = &mut self.slots[node.index()];
-        let held = Held { at: held.at.max(slot.copied), ..held };
+        let held = Held { at: held.at.max(copied), ..held };
         // A program that sees a signal reads the signal's data without a switch of its own. So a
         // write must not overtake one that its sender has made into the bank.
-        if !held.in_bank && slot.held.iter().all(|other| other.from != held.from) {
+        if !held.in_bank && !slot.held.iter().any(|other| other.keeps_back(held.from, held.to)) {
             return self.reveal(cx, node, held.at, held);
         }
         let at = held.at;
@@ -135,18 +146,23 @@ impl MemorySlot {
         }
     }
 
+    /// The user whose CPU reads what has come to this place.
+    fn reader(&mut self, node: Node, to: FarAddress) -> &mut User {
+        &mut self.slots[node.index()].users[self.placement.place(Pe(to.pe))]
+    }
+
     /// Lets a PE have what its NIC has for it, from `at` on. The host reads a block first.
     fn reveal(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps, held: Held) {
         let Held { from, op, to, what, .. } = held;
         let What::Write(payload, read) = what else {
             return self.later(cx, at, node, Due::Update { from, op });
         };
-        let (slot, shown) = (&mut self.slots[node.index()], at + read);
+        let shown = at + read;
         if read > Ps::ZERO {
-            slot.copied = shown;
+            self.reader(node, to).copied = shown;
         }
         if self.is.core.is_some() {
-            slot.shown.insert(from, shown);
+            self.slots[node.index()].shown.insert((from, to.pe), shown);
         }
         cx.write(shown, op, to, payload);
     }
@@ -157,7 +173,8 @@ impl MemorySlot {
     fn plan_switch(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps) {
         let slot = &mut self.slots[node.index()];
         slot.switching = true;
-        let seen = self.is.polling().seen(Ps::ZERO, at.max(slot.copied));
+        let copied = slot.users.iter().map(|user| user.copied).max().unwrap_or(at);
+        let seen = self.is.polling().seen(Ps::ZERO, at.max(copied));
         let op = self.slots[node.index()].held[0].op;
         let (name, time) = self.bank_turn();
         cx.stage(node, "banks", name, op, (seen, seen + time));
@@ -170,13 +187,13 @@ impl MemorySlot {
         let slot = &mut self.slots[node.index()];
         slot.memory.switch();
         slot.switching = false;
-        slot.copied = slot.copied.max(cx.now());
+        slot.users.iter_mut().for_each(|user| user.copied = user.copied.max(cx.now()));
         let held = std::mem::take(&mut slot.held);
         let (seen, not_yet): (Vec<Held>, Vec<Held>) =
             held.into_iter().partition(|held| held.at <= cx.now());
         slot.held = not_yet;
         for held in seen {
-            let at = self.slots[node.index()].copied;
+            let at = self.reader(node, held.to).copied;
             self.reveal(cx, node, at, held);
         }
         if let Some(next) = self.slots[node.index()].held.first() {
@@ -211,6 +228,11 @@ impl MemorySlot {
             None => slot.waits.push(wait),
         }
     }
+}
+
+/// Whether a packet is for the page of mailboxes, from or for a core processor.
+fn is_for_core(kind: Kind) -> bool {
+    matches!(kind, Kind::Answer | Kind::Arrival | Kind::Announcement)
 }
 
 /// Whether a packet is for a mailbox of an agent. Only calls of the library send such packets.

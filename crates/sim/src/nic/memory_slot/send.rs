@@ -39,6 +39,16 @@ impl MemorySlot {
         seen
     }
 
+    /// The slot has a request from `at` on. While a NIC has one user, its requests come in the
+    /// order of calls, and are taken through at once; those of several come as their hosts write
+    /// them.
+    pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, at: Ps, packet: Outgoing) {
+        match self.is.users {
+            1 => self.forward(cx, at, packet),
+            _ => self.later(cx, at, packet.node, Due::Forward(packet)),
+        }
+    }
+
     /// Takes a request, which the NIC has from `at` on, through to the link.
     pub(super) fn forward(&mut self, cx: &mut Cx<'_>, at: Ps, packet: Outgoing) {
         let Outgoing { node, op, through, missed, header, payload } = packet;

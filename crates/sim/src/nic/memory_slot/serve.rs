@@ -3,7 +3,7 @@
 use super::chipset::CHIPSETS;
 use super::command::{self, LoopBack, Refusal};
 use super::header::{Header, Kind, PAGE};
-use super::memory::{BANK, NicMemory, Side};
+use super::memory::{BANK, Side};
 use super::multicast;
 use super::send::through_wires;
 use super::slot::{Due, MemorySlot};
@@ -27,7 +27,7 @@ impl MemorySlot {
         let (words, now) = (command.words, cx.now());
         let (returns, answer) = match command.code {
             command::ATTACH | command::MAP | command::REGISTER => {
-                self.set_up(node, &command)?;
+                self.set_up(node, op, &command)?;
                 (now, Answer::default())
             }
             command::GROUP | command::ROUTE | command::WAY => {
@@ -52,7 +52,7 @@ impl MemorySlot {
                 let started = self.dma(cx, node, op, Header::decode(words), &command.data)?;
                 (started, Answer::default())
             }
-            command::WRITE => (self.write(cx, node, command)?, Answer::default()),
+            command::WRITE => (self.write(cx, node, op, command)?, Answer::default()),
             command::READ => return self.read(cx, node, op, words),
             command::READ_AWAY => return self.read_away(cx, node, op, words),
             command::WAIT => return self.wait(cx, node, op, words),
@@ -68,16 +68,16 @@ impl MemorySlot {
     }
 
     /// Commands to the driver of this node.
-    fn set_up(&mut self, node: Node, command: &Command) -> Result<(), String> {
+    fn set_up(&mut self, node: Node, op: Op, command: &Command) -> Result<(), String> {
         let words = command.words;
         match command.code {
-            command::ATTACH => self.attach(node, words[0] as u16),
+            command::ATTACH => self.attach(op, words[0] as u16),
             command::MAP => {
-                self.map(node, words[0] as u32, Header::decode(four_words(&command.data)?))
+                self.map(node, op, words[0] as u32, Header::decode(four_words(&command.data)?))
             }
             _ => {
-                let owner = (words[0] as u32, words[1] as u32);
-                self.register(node, (words[0] >> 32) as u16, owner, words[2], words[3])
+                let owner = ((words[0] >> 32) as u16, words[0] as u32, words[1] as u32);
+                self.register(node, op, owner, words[2], words[3])
             }
         }
     }
@@ -121,10 +121,10 @@ impl MemorySlot {
             ));
         }
         let word = through_wires(&self.is, data, words[1] == 0);
-        let lines = self.is.chipset_rule.split(words[0]);
+        let page = self.in_view(op, words[0] / PAGE)?;
+        let lines = self.is.chipset_rule.split(u64::from(page) * PAGE + words[0] % PAGE);
         let address = self.slots[node.index()].recovers.join(lines);
-        let place = ((address / PAGE) as u32, address % PAGE);
-        self.kick(cx, node, op, cx.now(), place, word)
+        self.kick(cx, node, op, cx.now(), ((address / PAGE) as u32, address % PAGE), word)
     }
 
     /// A BOTF packet of a program. Returns when the host has written it.
@@ -139,7 +139,7 @@ impl MemorySlot {
         if !(1..=most).contains(&data.len()) {
             return Err(format!("a block of {} bytes; a window holds 1 to {most}", data.len()));
         }
-        let group = self.slots[node.index()].group;
+        let group = self.user(op).group;
         let header = Header::decode(words).stamped(group, node, data.len() as u16);
         let payload = through_wires(&self.is, data, true);
         let software = if code == command::BLOCK { self.is.software } else { Ps::ZERO };
@@ -151,9 +151,11 @@ impl MemorySlot {
         &mut self,
         cx: &mut Cx<'_>,
         node: Node,
+        op: Op,
         Command { words, data, .. }: Command,
     ) -> Result<Ps, String> {
-        self.exists(words[0], data.len() as u64)?;
+        self.check_access(node, op, words[0], data.len() as u64)?;
+        self.grant(node, op, words[0], data.len() as u64);
         let data = through_wires(&self.is, data, true);
         let memory = &mut self.slots[node.index()].memory;
         data.with(|bytes| memory.write(Side::Host, words[0], bytes));
@@ -172,7 +174,7 @@ impl MemorySlot {
         op: Op,
         [at, len, halves, _]: [u64; 4],
     ) -> Result<(), String> {
-        self.exists(at, len)?;
+        self.check_access(node, op, at, len)?;
         let word = self.is.read_time(len, halves != 0);
         let time = (word + self.is.twist_word) * len.div_ceil(8);
         let read = Due::Read { op, at, len: len as usize, end: cx.now() + time };
@@ -192,7 +194,7 @@ impl MemorySlot {
         if !matches!(width, 1 | 2 | 4 | 8) {
             return Err(format!("a look at {width} bytes; it must be 1, 2, 4 or 8"));
         }
-        self.exists(at, width.into())?;
+        self.check_access(node, op, at, width.into())?;
         let read = self.is.read_time(width.into(), halves);
         let sample = Ps(read.0 / 2);
         let polling = Polling { interval: read + self.is.look_loop, sample };
@@ -216,7 +218,8 @@ impl MemorySlot {
         let [from, len] = numbers(data)[..] else {
             return Err("remote DMA needs where from and how much".into());
         };
-        self.exists(BANK + from, len)?;
+        self.check_access(node, op, BANK.saturating_add(from), len)?;
+        let group = self.user(op).group;
         let started = cx.now() + self.is.software + self.is.write;
         let mut ready = started + self.is.host_write + self.is.transaction_queue;
         let mut sent = 0;
@@ -228,11 +231,8 @@ impl MemorySlot {
             let busy = slot.out.dma.take(ready, self.is.bank_rate.time(part));
             cx.stage(node, "send", "bank_read", op, busy);
             ready = busy.1;
-            let header = Header {
-                kind: Kind::Dma,
-                address,
-                ..header.stamped(slot.group, node, part as u16)
-            };
+            let header =
+                Header { kind: Kind::Dma, address, ..header.stamped(group, node, part as u16) };
             let packet = Outgoing {
                 node,
                 op,
@@ -241,7 +241,7 @@ impl MemorySlot {
                 header,
                 payload: Payload::copy(&bytes),
             };
-            self.forward(cx, ready, packet);
+            self.hand_over(cx, ready, packet);
             sent += part;
         }
         Ok(started)
@@ -263,14 +263,6 @@ impl MemorySlot {
         let answer =
             Answer { value: u64::from_le_bytes(first), ..Answer::data(Payload::copy(&bytes)) };
         cx.finish(end, op, answer);
-    }
-
-    /// Refuses an access to memory that the NIC does not have.
-    pub(super) fn exists(&self, at: u64, len: u64) -> Result<(), String> {
-        match NicMemory::has(self.is.llcm_bytes, self.is.bank_bytes, at, len) {
-            true => Ok(()),
-            false => Err(format!("the NIC has no {len} bytes at {at:#x}")),
-        }
     }
 }
 

@@ -1,22 +1,23 @@
 //! The NICs of all nodes: their state, and what they have planned.
 
+use super::asked::Updates;
 use super::chipset::Chipset;
 use super::command::{LoopBack, Refusal};
 use super::core::CoreProcessor;
 use super::frames::{Frames, SegmentPage};
 use super::groups::Groups;
 use super::htlb::Htlb;
-use super::kick_pages::KickPages;
 use super::memory::{NicMemory, Side};
 use super::parameters::Parameters;
 use super::translate::ReceiveTlb;
-use super::updates::Updates;
+use super::user::User;
 use super::way_in::{Held, Wait, WayIn};
-use super::way_out::WayOut;
+use super::way_out::{Block, Outgoing, WayOut};
 use crate::machine::{Machine, MachineError};
 use crate::nic::{Call, Cx, Owner, Planned};
-use crate::op::Op;
+use crate::op::{Op, Pe};
 use crate::packet::{Node, Packet, Payload};
+use crate::placement::Placement;
 use crate::time::Ps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -43,22 +44,30 @@ pub enum Due {
     Look(Wait),
     /// The core processor has come to this call's update.
     Update { from: Node, op: Op },
+    /// A member's arrival at a barrier lies in LLCM.
+    Arrived { op: Op, group: u32 },
+    /// The core processor announces that a phase of a barrier is complete.
+    Announce { op: Op, group: u32 },
+    /// An announcement lies in LLCM.
+    Announced { group: u32, process: u32 },
+    /// The slot has a request.
+    Forward(Outgoing),
+    /// A host has written one packet of a block, and goes on with the next.
+    Write(Block),
 }
 
 /// The NIC of one node.
 pub struct Slot {
-    /// Process group of the program.
-    pub group: u16,
+    pub users: Vec<User>,
     pub loop_back: LoopBack,
     /// The chipset by whose rule the NIC recovers addresses.
     pub recovers: Chipset,
     pub out: WayOut,
     pub htlb: Htlb,
-    pub kicks: KickPages,
     pub way_in: WayIn,
     pub core: CoreProcessor,
     pub receive_tlb: ReceiveTlb,
-    /// Pages of the segment that the receive TLB's table knows.
+    /// Pages of segments that the receive TLB's table knows.
     pub registered: BTreeSet<SegmentPage>,
     pub frames: Frames,
     pub memory: NicMemory,
@@ -68,14 +77,13 @@ pub struct Slot {
     pub stalled: VecDeque<(Call, Ps)>,
     /// Hosts that look for a word that is not there yet.
     pub waits: Vec<Wait>,
-    /// Writes that the PE cannot see yet.
+    /// Writes that their PEs cannot see yet.
     pub held: Vec<Held>,
     /// Whether a switch of the banks is planned.
     pub switching: bool,
-    /// When the host has read all blocks that it has seen so far.
-    pub copied: Ps,
-    /// The same for those of each sender. Only updates by the core processor ask for it.
-    pub shown: BTreeMap<Node, Ps>,
+    /// When the last write of a node to a PE is shown. Only updates by the core processor ask for
+    /// it.
+    pub shown: BTreeMap<(Node, u32), Ps>,
 }
 
 /// The NICs of a machine.
@@ -85,6 +93,8 @@ pub struct MemorySlot {
     pub(super) due: Planned<Due>,
     pub(super) groups: Groups,
     pub(super) updates: Updates,
+    pub(super) placement: Placement,
+    pes: u32,
 }
 
 impl MemorySlot {
@@ -92,15 +102,15 @@ impl MemorySlot {
     ///
     /// # Errors
     /// [`MachineError`].
-    pub fn build(machine: &Machine, nodes: u32) -> Result<Self, MachineError> {
+    pub fn build(machine: &Machine, nodes: u32, pes: u32) -> Result<Self, MachineError> {
         let is = Parameters::read(machine)?;
+        let user = |number| User::new(number, is.users, is.kick_pages(), is.htlb.sets);
         let slot = |_| Slot {
-            group: 0,
+            users: (0..is.users).map(user).collect(),
             loop_back: LoopBack::Internal,
             recovers: is.chipset_rule,
             out: WayOut::default(),
             htlb: Htlb::new(is.htlb),
-            kicks: KickPages::default(),
             way_in: WayIn::default(),
             core: CoreProcessor::default(),
             receive_tlb: ReceiveTlb::new(is.receive_tlb_entries),
@@ -112,17 +122,33 @@ impl MemorySlot {
             waits: Vec::new(),
             held: Vec::new(),
             switching: false,
-            copied: Ps::ZERO,
             shown: BTreeMap::new(),
         };
         let slots = (0..nodes).map(slot).collect();
         Ok(MemorySlot {
             slots,
-            is,
             due: Planned::new(Owner::Nic),
             groups: Groups::default(),
             updates: Updates::default(),
+            placement: Placement { per_node: is.users },
+            is,
+            pes,
         })
+    }
+
+    /// The node of a PE, if there is such a PE.
+    pub(super) fn node_of(&self, pe: u32) -> Result<Node, String> {
+        match pe < self.pes {
+            true => Ok(self.placement.node(Pe(pe))),
+            false => Err(format!("there is no PE {pe}")),
+        }
+    }
+
+    /// The user that a call is of: a PE, also for its agent.
+    pub(super) fn user(&mut self, op: Op) -> &mut User {
+        let pe = op.pe.owner(self.pes);
+        let node = self.placement.node(pe);
+        &mut self.slots[node.index()].users[self.placement.place(pe)]
     }
 
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {

@@ -6,6 +6,7 @@ mod groups;
 mod pemm;
 mod protection;
 mod switch;
+mod users;
 
 use super::command::{self, BANK, Header, Kind, Looks, LoopBack, Refusal};
 use crate::host::{Answer, Command, HostOp, Op, Pe, Signal};
@@ -266,6 +267,7 @@ fn a_65th_block_waits_for_a_slow_link() {
     let machine = Machine::parse("slow", &text, Some("D")).unwrap();
     let mut bench = Bench::of(&machine, 2);
     bench.command(0, command::attach(7));
+    bench.command(1, command::attach(7));
     bench.command(1, command::register(7, 1, 1, 0, 16));
     let header = Header { process: 1, region: 1, ..seed(1, 0) };
     // The host writes a block in software 185 + 61 words of 71 and 25 ns; the link takes 488 bytes
@@ -319,6 +321,7 @@ fn remote_dma_moves_what_the_host_has_written_and_switched() {
     let mut bench = Bench::new("dimmnet-1/D", 2);
     let bytes: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
     bench.command(0, command::attach(7));
+    bench.command(1, command::attach(7));
     for page in 0..3 {
         bench.command(1, command::register(7, 1, 1, page, BANK / 4096 + page));
     }

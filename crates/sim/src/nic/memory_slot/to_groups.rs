@@ -1,4 +1,5 @@
-//! Calls of the library for groups.
+//! Calls of the library for groups. There are entries in the switches' tables only where a NIC has
+//! one user, so a PE and its node have one number there.
 
 use super::groups::{ALL, FIRST, GROUPS, Group};
 use super::header::{Header, JOB, Kind, PAGE};
@@ -8,7 +9,7 @@ use super::send::through_wires;
 use super::slot::MemorySlot;
 use crate::host::{Answer, GroupOp, Wanted};
 use crate::nic::Cx;
-use crate::op::Op;
+use crate::op::{Op, Pe};
 use crate::packet::{Destination, Node, Payload};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
@@ -17,29 +18,43 @@ use std::sync::Arc;
 impl MemorySlot {
     pub(super) fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         match what {
-            GroupOp::Join { members, wanted: Wanted::Multicast } => {
-                self.join(cx, node, op, &members);
+            GroupOp::Join { members, wanted } if self.serves(wanted) => {
+                self.join(cx, op, &members, wanted);
             }
             GroupOp::Join { .. } => cx.finish(cx.now(), op, Answer::value(0)),
             GroupOp::Multicast { group, to, data } => {
                 let result = self.write_all(cx, node, op, group, to, &data);
                 self.returned(cx, op, result);
             }
+            GroupOp::Arrive(group) => {
+                let result = self.arrive_at_barrier(cx, node, op, group);
+                self.returned(cx, op, result);
+            }
+            GroupOp::Phase(group) => self.complete_phases(cx, op, group),
             GroupOp::Leave(group) => {
-                let result = self.leave_group(node, group).map(|()| cx.now());
+                let result = self.leave_group(op.pe, group).map(|()| cx.now());
                 self.returned(cx, op, result);
             }
             _ => cx.finish(
                 cx.now(),
                 op,
-                Answer::refused("a memory-slot NIC has groups for multicast alone"),
+                Answer::refused("a memory-slot NIC has groups for multicast and barriers alone"),
             ),
         }
     }
 
-    /// A member asks to join. The last one that asks has the tables written.
-    fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: &Arc<[u32]>) {
-        let number = self.groups.of(node.0, members);
+    fn serves(&self, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Multicast => self.is.multicast.is_some(),
+            Wanted::Barrier => self.is.core_look.is_some(),
+            _ => false,
+        }
+    }
+
+    /// A member asks to join. The last one that asks has the tables written. A barrier does without
+    /// an entry in them, if it must.
+    fn join(&mut self, cx: &mut Cx<'_>, op: Op, members: &Arc<[u32]>, wanted: Wanted) {
+        let number = self.groups.of(op.pe.0, members, wanted);
         let group = &mut self.groups.groups[number];
         group.joining.push(op);
         let gone = &self.groups.gone;
@@ -52,6 +67,7 @@ impl MemorySlot {
         let joining = std::mem::take(&mut group.joining);
         let (at, answer) = match self.make(cx, number) {
             Some(told) => (told, 1 + number as u64),
+            None if wanted == Wanted::Barrier => (cx.now() + self.is.message(), 1 + number as u64),
             None => (cx.now(), 0),
         };
         joining.into_iter().for_each(|op| cx.finish(at, op, Answer::value(answer)));
@@ -97,7 +113,7 @@ impl MemorySlot {
     fn entry(&self, node: Node, group: u32) -> Result<(&Group, u16), String> {
         let found = self.groups.groups.get((group as usize).wrapping_sub(1));
         found
-            .filter(|group| group.members.contains(&node.0))
+            .filter(|group| group.wanted == Wanted::Multicast && group.members.contains(&node.0))
             .and_then(|group| group.number.map(|number| (group, number)))
             .ok_or_else(|| format!("this PE is in no group {group}"))
     }
@@ -119,7 +135,7 @@ impl MemorySlot {
         let now = cx.now();
         let len = data.len();
         if matches!(len, 1 | 2 | 4 | 8) && to.offset.is_multiple_of(len as u64) {
-            let page = self.group_kick_page(node, number, &others, to)?;
+            let page = self.group_kick_page(node, op, (number, &others), to)?;
             let word = through_wires(&self.is, data.clone(), true);
             cx.promise(op, others.len() as u64);
             return self.kick(cx, node, op, now, (page, to.offset % PAGE), word);
@@ -149,8 +165,8 @@ impl MemorySlot {
     fn group_kick_page(
         &mut self,
         node: Node,
-        number: u16,
-        others: &[u32],
+        op: Op,
+        (number, others): (u16, &[u32]),
         to: FarAddress,
     ) -> Result<u32, String> {
         for &pe in others {
@@ -158,17 +174,20 @@ impl MemorySlot {
         }
         let page = FarAddress { offset: to.offset - to.offset % PAGE, ..to };
         let key = (GROUPS | u32::from(number), to.region, to.offset / PAGE);
-        self.map_kick_page(node, key, to_group(node, number, page))
+        self.map_kick_page(node, op, key, to_group(node, number, page))
     }
 
     /// A member has dropped a group. The last one frees its entry: by then each member has received
     /// what was sent to it. Another group writes over the entry.
-    fn leave_group(&mut self, node: Node, group: u32) -> Result<(), String> {
-        let (_, number) = self.entry(node, group)?;
-        let group = &mut self.groups.groups[group as usize - 1];
+    fn leave_group(&mut self, pe: Pe, group: u32) -> Result<(), String> {
+        let found = self.groups.groups.get_mut((group as usize).wrapping_sub(1));
+        let group = found
+            .filter(|group| group.left < group.members.len() && group.members.contains(&pe.0))
+            .ok_or_else(|| format!("this PE is in no group {group}"))?;
         group.left += 1;
-        if group.left == group.members.len() {
-            group.number = None;
+        if group.left == group.members.len()
+            && let Some(number) = group.number.take()
+        {
             self.groups.taken.remove(&number);
         }
         Ok(())

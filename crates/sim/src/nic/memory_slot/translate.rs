@@ -20,21 +20,20 @@ pub enum Refusal {
     Address,
 }
 
-#[derive(Debug, Clone, Default)]
-struct Process {
-    group: u16,
-    /// Physical page by region and page in it.
-    pages: BTreeMap<(u32, u64), u64>,
-}
+/// A process by its group, as two groups may give one number to processes of theirs.
+type Process = (u16, u32);
+
+/// The physical pages of a process, by region and page in it.
+type Pages = BTreeMap<(u32, u64), u64>;
 
 /// The TLB of one NIC and the table behind it.
 #[derive(Debug, Clone, Default)]
 pub struct ReceiveTlb {
     entries: usize,
-    table: BTreeMap<u32, Process>,
-    cached: BTreeMap<(u32, u32, u64), (u16, u64)>,
+    table: BTreeMap<Process, Pages>,
+    cached: BTreeMap<(Process, u32, u64), u64>,
     /// In the order of their coming.
-    order: VecDeque<(u32, u32, u64)>,
+    order: VecDeque<(Process, u32, u64)>,
 }
 
 impl ReceiveTlb {
@@ -45,9 +44,8 @@ impl ReceiveTlb {
 
     /// The driver makes a page of a process's region known.
     pub fn register(&mut self, group: u16, process: u32, region: u32, page: u64, physical: u64) {
-        let known = self.table.entry(process).or_default();
-        known.group = group;
-        known.pages.insert((region, page), physical);
+        let process = (group, process);
+        self.table.entry(process).or_default().insert((region, page), physical);
         let key = (process, region, page);
         if self.cached.remove(&key).is_some() {
             self.order.retain(|other| *other != key);
@@ -57,16 +55,13 @@ impl ReceiveTlb {
     /// The physical address, and whether the page had to be fetched; or why the packet is dropped.
     pub fn translate(&mut self, header: &Header) -> Result<(u64, bool), Refusal> {
         let (page, offset) = (header.address / PAGE, header.address % PAGE);
-        let key = (header.process, header.region, page);
-        if let Some(&(group, physical)) = self.cached.get(&key) {
-            return match group == header.group {
-                true => Ok((physical * PAGE + offset, false)),
-                false => Err(self.why(header)),
-            };
+        let process = (header.group, header.process);
+        let key = (process, header.region, page);
+        if let Some(&physical) = self.cached.get(&key) {
+            return Ok((physical * PAGE + offset, false));
         }
-        let found = self.table.get(&header.process).filter(|process| process.group == header.group);
-        let Some(&physical) = found.and_then(|process| process.pages.get(&(header.region, page)))
-        else {
+        let found = self.table.get(&process).and_then(|pages| pages.get(&(header.region, page)));
+        let Some(&physical) = found else {
             return Err(self.why(header));
         };
         if self.order.len() == self.entries {
@@ -74,23 +69,24 @@ impl ReceiveTlb {
             self.cached.remove(&oldest);
         }
         self.order.push_back(key);
-        self.cached.insert(key, (header.group, physical));
+        self.cached.insert(key, physical);
         Ok((physical * PAGE + offset, true))
     }
 
     /// The first check that refuses the packet, in the order of the hardware's checks.
     fn why(&self, header: &Header) -> Refusal {
-        if !self.table.values().any(|process| process.group == header.group) {
+        let mut group = self.table.range((header.group, 0)..=(header.group, u32::MAX));
+        if group.next().is_none() {
             return Refusal::Group;
         }
-        match self.table.get(&header.process) {
-            Some(process) if process.group == header.group => {
-                match process.pages.range((header.region, 0)..=(header.region, u64::MAX)).next() {
+        match self.table.get(&(header.group, header.process)) {
+            Some(pages) => {
+                match pages.range((header.region, 0)..=(header.region, u64::MAX)).next() {
                     Some(_) => Refusal::Address,
                     None => Refusal::Region,
                 }
             }
-            _ => Refusal::Process,
+            None => Refusal::Process,
         }
     }
 }

@@ -16,9 +16,9 @@
 //! sender's updates without an answer, and for the time of one message, by which the sender hears
 //! of them.
 
+use super::asked::Update;
 use super::command::Refusal;
 use super::header::{Header, Kind};
-use super::library::to_segment;
 use super::slot::{Due, MemorySlot};
 use super::way_in::{Held, What};
 use super::way_out::{Outgoing, Through};
@@ -29,37 +29,11 @@ use crate::op::Op;
 use crate::packet::{Node, Payload};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
-use std::collections::BTreeMap;
 
 /// Length of a request: operation and size of the word, and two operands.
 const REQUEST_BYTES: usize = 24;
 /// Length of an answer: the word's old value.
 const ANSWER_BYTES: usize = 8;
-
-/// An update that a PE has asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Update {
-    at: FarAddress,
-    size: u8,
-    what: Atomic,
-    /// The answer, for a call that waits for it.
-    answer: Option<Answer>,
-}
-
-/// The updates of one PE that nobody waits for and that are not carried out yet, and the fences
-/// that wait for them.
-#[derive(Debug, Clone, Default)]
-struct Owed {
-    updates: u64,
-    fences: Vec<Op>,
-}
-
-/// All updates under way.
-#[derive(Debug, Default)]
-pub struct Updates {
-    asked: BTreeMap<Op, Update>,
-    owed: BTreeMap<u32, Owed>,
-}
 
 impl MemorySlot {
     /// An atomic operation of a PE. Answered with the word's old value.
@@ -112,7 +86,7 @@ impl MemorySlot {
             physical: false,
             promised: false,
             len: update.size.into(),
-            ..to_segment(node, to)
+            ..self.to_segment(node, to)?
         };
         self.updates.asked.insert(op, update);
         Ok(self.window(cx, node, op, ready, header, Payload::copy(&[0; REQUEST_BYTES])))
@@ -132,12 +106,12 @@ impl MemorySlot {
     pub(super) fn update(&mut self, cx: &mut Cx<'_>, node: Node, from: Node, op: Op) {
         let slot = &mut self.slots[node.index()];
         let now = cx.now();
-        if slot.held.iter().any(|held| held.from == from) {
-            let to = self.updates.asked[&op].at;
+        let to = self.updates.asked[&op].at;
+        if slot.held.iter().any(|held| held.keeps_back(from, to)) {
             slot.held.push(Held { from, op, to, what: What::Update, at: now, in_bank: false });
             return;
         }
-        let shown = slot.shown.get(&from).copied().unwrap_or(now);
+        let shown = slot.shown.get(&(from, to.pe)).copied().unwrap_or(now);
         if shown > now {
             return self.later(cx, shown, node, Due::Update { from, op });
         }
@@ -184,7 +158,7 @@ impl MemorySlot {
             physical: false,
             promised: false,
             len: ANSWER_BYTES as u16,
-            ..to_segment(node, to)
+            ..self.to_segment(node, to).expect("a PE has asked")
         };
         let packet = Outgoing {
             node,

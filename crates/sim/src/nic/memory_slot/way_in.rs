@@ -43,6 +43,13 @@ pub struct Held {
     pub in_bank: bool,
 }
 
+impl Held {
+    /// Whether something else from a node to a PE must come after this.
+    pub fn keeps_back(&self, from: Node, to: FarAddress) -> bool {
+        self.from == from && self.to.pe == to.pe
+    }
+}
+
 /// What a PE has not seen yet.
 #[derive(Debug, Clone)]
 pub enum What {

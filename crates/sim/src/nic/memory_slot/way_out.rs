@@ -1,6 +1,7 @@
 //! The way out of one NIC: its queues and units.
 
 use super::header::Header;
+use crate::host::Signal;
 use crate::nic::Unit;
 use crate::op::Op;
 use crate::packet::{Node, Payload};
@@ -61,4 +62,12 @@ pub struct Outgoing {
     pub missed: bool,
     pub header: Header,
     pub payload: Payload,
+}
+
+/// The packets of a block that a host has still to write, and the signal behind them.
+#[derive(Debug)]
+pub struct Block {
+    pub op: Op,
+    pub packets: VecDeque<(Header, Payload)>,
+    pub signal: Option<Signal>,
 }

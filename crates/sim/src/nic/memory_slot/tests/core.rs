@@ -59,7 +59,7 @@ fn an_update_takes_the_times_of_the_machine_file() {
     // 60 cycles of 10 ns, and two accesses of 4.
     assert_eq!(stages["update"], Ps::ns(680));
     assert!(!stages.contains_key("agent"), "{stages:?}");
-    // The request's 48 bytes come in at 2 ns each, which is longer than SWIF; the answer's 32 do not.
+    // The request's 48 bytes come in at 2 ns each, which is longer than SWIF takes.
     assert_eq!(stages["swif_receive"], Ps::ns(96 + 70));
     // The host: software, six words of a window with 25 ns each of twist. The way: two messages.
     let host = 185 + 6 * (71 + 25);
@@ -144,14 +144,14 @@ fn a_signal_that_adds_keeps_its_place() {
 fn a_program_cannot_send_requests_of_the_library() {
     let mut bench = Bench::new(MACHINE, 2);
     bench.command(0, command::attach(7));
-    for kind in [Kind::Request, Kind::Answer] {
+    for kind in [Kind::Request, Kind::Answer, Kind::Arrival, Kind::Announcement] {
         let forged = Header { kind, physical: false, process: 1, ..seed(1, 0) };
         bench.command(0, command::block(&forged, Payload::copy(&[1; 24])));
         bench.command(0, command::map(0, &forged));
         bench.command(0, command::kick(0, 0, Payload::word(8, 1)));
     }
     bench.settle();
-    assert_eq!(bench.command(1, command::dropped(Some(Refusal::Group))).value, 4);
+    assert_eq!(bench.command(1, command::dropped(Some(Refusal::Group))).value, 8);
 }
 
 /// The stages of kick 5, the first that misses the TLB: how long its refill took.
@@ -201,4 +201,48 @@ fn a_refill_waits_for_the_core_processor() {
     // The miss is found 366 ns after that: software, twist, write, chipset, and 50 ns in the NIC.
     assert_eq!(waits, Ps::ns(1000 + 680 - 366));
     assert!(refill(&hosts, updating) < Ps::ns(1000));
+}
+
+/// Members and others ask for barriers; those that share a NIC are told by a packet each.
+#[test]
+fn barriers_are_their_members_alone() {
+    use crate::host::{GroupOp, Wanted};
+    let text = include_str!("../../../../../../machines/dimmnet-1.toml");
+    let text = text.replace(
+        "core.look =",
+        "topology.pes_per_node = { value = 2, assumed = \"a test\" }\ncore.look =",
+    );
+    let machine = Machine::parse("shared", &text, Some("D-core-barrier")).unwrap();
+    for machine in [machine, Machine::load("dimmnet-1/D-core-barrier").unwrap()] {
+        let mut bench = Bench::of(&machine, 6);
+        let members: std::sync::Arc<[u32]> = [1, 2, 3, 5].into();
+        let join = || GroupOp::Join { members: members.clone(), wanted: Wanted::Barrier };
+        let asked: Vec<Op> =
+            members.iter().map(|&pe| bench.begin(pe, HostOp::Group(join()))).collect();
+        let group = answers(&mut bench, &asked)[0].1 as u32;
+        let ask = |bench: &mut Bench, pe, what| bench.ask(pe, HostOp::Group(what));
+        for phase in 1..4 {
+            for (come, &pe) in members.iter().enumerate() {
+                for &other in members.iter() {
+                    let seen = ask(&mut bench, other, GroupOp::Phase(group)).value;
+                    assert_eq!(seen, phase - 1, "{come} have come");
+                }
+                assert_eq!(ask(&mut bench, pe, GroupOp::Arrive(group)).refused, None);
+                while bench.world.next().is_some() {}
+            }
+            for &pe in members.iter() {
+                assert_eq!(ask(&mut bench, pe, GroupOp::Phase(group)).value, phase);
+            }
+        }
+        for pe in [0, 4] {
+            for what in [GroupOp::Arrive(group), GroupOp::Phase(group), GroupOp::Leave(group)] {
+                assert!(ask(&mut bench, pe, what).refused.is_some_and(|why| why.contains("no ")));
+            }
+        }
+        for &pe in members.iter() {
+            assert_eq!(ask(&mut bench, pe, GroupOp::Leave(group)).refused, None);
+        }
+        assert!(ask(&mut bench, 1, GroupOp::Leave(group)).refused.is_some(), "it has ended");
+        bench.settle();
+    }
 }

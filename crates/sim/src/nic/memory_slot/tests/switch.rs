@@ -62,6 +62,7 @@ fn a_copy_by_the_switch_against_a_packet_for_each() {
         bench.command(0, command::attach(7));
         bench.command(0, command::group(5, &members));
         for member in members {
+            bench.command(member.0, command::attach(7));
             bench.command(member.0, command::register(7, PROCESS, 1, 0, 2));
         }
         let block = |slot: u64, to| {

@@ -1,0 +1,31 @@
+//! What each user of a NIC has for itself.
+
+use super::kick_pages::KickPages;
+use crate::time::Ps;
+
+/// A process that uses a NIC: a PE.
+#[derive(Debug, Clone)]
+pub struct User {
+    /// Its process group, which the NIC stamps on its packets.
+    pub group: u16,
+    /// Its kick pages. The NIC knows them under the numbers from `first_page` on.
+    pub kicks: KickPages,
+    pub first_page: u32,
+    /// When its CPU has read all blocks that it has seen so far.
+    pub copied: Ps,
+}
+
+impl User {
+    /// The user of this number among `users`, each of which has `pages` kick pages. The library
+    /// begins with another page for each, so that few of their pages share a set of the `sets` sets
+    /// of the HTLB.
+    pub fn new(number: u32, users: u32, pages: u32, sets: u32) -> User {
+        let first = number * (sets / users).max(1) % pages;
+        User {
+            group: 0,
+            kicks: KickPages::beginning_at(first),
+            first_page: number * pages,
+            copied: Ps::ZERO,
+        }
+    }
+}
