@@ -200,8 +200,8 @@ pub const SPECS_OF_HOSTS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "-",
-        what: "a PE of each host locks a shared mutex, changes all of its data and unlocks, at \
-            once: the time in which each has had it",
+        what: "a PE of each host locks a shared mutex, changes all of its data and unlocks, and \
+            all meet",
         limit: "round trip of as many bytes over a bare TCP socket that sends at once and does not \
             block, both ends polling",
         variants: Sizes { pes: 1, sizes: &[8, 4096] },

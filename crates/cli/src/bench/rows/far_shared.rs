@@ -12,7 +12,8 @@ use crate::bench::toolkit::{Bench, Contender};
 
 const LIMIT: &str = "bare round trip, spinning";
 
-/// All PEs lock a mutex at once, change its data, and unlock: the time in which each has had it.
+/// Each PE locks a mutex once, changes its data, and unlocks; then all meet. Without the meeting, a
+/// PE would keep the data for most of its turns.
 pub fn mutex(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let stream = RawStream::meet(bench)?;
@@ -20,7 +21,7 @@ pub fn mutex(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
         let mutex = Mutex::<[u8]>::new(job, &vec![0; row.size])?;
         against_round_trips(bench, row, stream.as_ref(), |number| {
             mutex.lock()?.fill(number as u8);
-            Ok(())
+            Ok(job.barrier()?)
         })?;
     }
     Ok(())
