@@ -28,7 +28,7 @@ fn made(job: &Job, delay: u64, len: usize) -> Result<Supersteps<u64>> {
 fn puts(run: Run, pe: usize, superstep: u64, len: usize) -> Vec<(usize, usize, Vec<u64>)> {
     let mut dice = Dice::from(run.seed ^ superstep << 8 ^ pe as u64);
     let mut all = Vec::new();
-    for block in (0..len / run.npes).filter(|_| superstep % 5 != 0) {
+    for block in (0..len / run.npes).filter(|_| !superstep.is_multiple_of(5)) {
         if dice.below(3) > 0 {
             let value = superstep << 32 | (pe as u64) << 16 | block as u64;
             all.push((dice.below(run.npes), block * run.npes + pe, vec![value]));
