@@ -105,6 +105,8 @@ fn changes() -> impl Strategy<Value = (usize, Change)> {
         "true",
         "\"star\"",
         "\"tree\"",
+        "\"full\"",
+        "\"source\"",
         "\"direct\"",
         "\"chain\"",
         "\"cut-through\"",
