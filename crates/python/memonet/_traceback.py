@@ -21,7 +21,13 @@ def _ends(kind, raised, trace):
         sys.stdout.flush()
     except (AttributeError, OSError, ValueError):
         pass  # there is none, or nobody reads it: the exception is what is to be said
-    if isinstance(raised, PeerFailed) and raised._is_reported:
+    hidden = raised.__context__
+    while isinstance(hidden, PeerFailed):
+        hidden = hidden.__context__
+    if isinstance(raised, PeerFailed) and raised._is_reported and hidden is not None:
+        # The death only met what this exception began, in a `finally` or at the end of a `with`.
+        text = "".join(traceback.format_exception(hidden))
+    elif isinstance(raised, PeerFailed) and raised._is_reported:
         is_told = any(name in os.environ for name in _OF_LAUNCHER)
         text = "" if is_told else f"memonet: this PE ends, as {raised}\n"
     else:

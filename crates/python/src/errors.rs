@@ -31,6 +31,8 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
 fn make(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     let class = py.import("memonet._errors")?.getattr(class(&error))?.cast_into::<PyType>()?;
     let exception = class.call1((error.to_string(),))?;
+    // Python does that only for what is raised in Python.
+    exception.setattr("__context__", py.import("sys")?.call_method0("exception")?)?;
     if let Error::PeerFailed { pe, cause, .. } = &error {
         exception.setattr("pe", pe)?;
         exception.setattr("cause", cause.to_string())?;

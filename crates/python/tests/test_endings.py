@@ -202,6 +202,17 @@ def test_other_ends_have_tracebacks(run_near):
     said = run_near.start(2, unlaunched, options=["--keep-going"]).stderr
     assert "memonet: this PE ends, as PE 1 failed" in said and "Traceback" not in said, said
 
+    def hidden(job):
+        if job.pe == 1:
+            os._exit(3)
+        try:
+            raise ZeroDivisionError("what went wrong")
+        finally:
+            job.barrier()
+
+    said = run_near.start(2, hidden, options=["--keep-going"]).stderr
+    assert "ZeroDivisionError: what went wrong" in said and "PeerFailed" not in said, said
+
     def own(job):
         def hook(kind, raised, trace):
             print("the program's own hook", file=sys.stderr)
