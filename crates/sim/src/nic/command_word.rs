@@ -99,6 +99,15 @@ struct Started {
     given: Option<(Payload, Option<u64>)>,
 }
 
+/// What a NIC has planned.
+#[derive(Debug)]
+enum Plan {
+    /// The start register is written.
+    Start(Started),
+    /// The answer to a packet of the node to itself: of the word at a place, with its header word.
+    Answer(usize, u64),
+}
+
 /// A call that has waited since `from` for the transfers of these words.
 #[derive(Debug, Clone)]
 struct Completion {
@@ -139,7 +148,7 @@ enum Mode {
 pub struct CommandWordDma {
     is: Parameters,
     nics: Vec<NicOf>,
-    started: Planned<Started>,
+    plans: Planned<Plan>,
 }
 
 /// The first header word has the type of the packet in its low byte, flags, and the place of the
@@ -197,7 +206,7 @@ impl CommandWordDma {
         Ok(CommandWordDma {
             is,
             nics: vec![NicOf::default(); nodes as usize],
-            started: Planned::new(Owner::Nic),
+            plans: Planned::new(Owner::Nic),
         })
     }
 
@@ -408,7 +417,7 @@ impl CommandWordDma {
         let placed = &mut self.nics[node.index()].words[started.place];
         placed.unanswered += 1;
         placed.refused = false;
-        self.started.at(cx, at, node, started);
+        self.plans.at(cx, at, node, Plan::Start(started));
     }
 
     /// A command of the program's own.
@@ -617,6 +626,8 @@ impl CommandWordDma {
         let flag = header[0] & FLAG != 0;
         let to = |offset| FarAddress { pe: node.0, region, offset };
         let keys = &self.nics[node.index()].keys;
+        // The library lets a PE write to its own memory, whatever keys it has given to others.
+        let key = (from != node || header[0] & OWN != 0).then_some(key);
         let good = keys.admit(node, region, header[2]..header[2].saturating_add(len), key)
             && (!flag || keys.admit(node, region, header[3]..header[3].saturating_add(8), key))
             && (header[0] & OWN == 0
@@ -633,25 +644,20 @@ impl CommandWordDma {
         if good && header[0] & LAST == 0 {
             return;
         }
+        let what = ANSWER | header[0] & LAST | (place as u64) << 32 | if good { 0 } else { BAD };
+        if from == node {
+            return self.plans.at(cx, visible, node, Plan::Answer(place, what));
+        }
         let answer = Packet {
             from: node,
             to: Destination::Node(from),
             wire_bytes: is.header,
-            header: [
-                ANSWER | header[0] & LAST | (place as u64) << 32 | if good { 0 } else { BAD },
-                0,
-                0,
-                0,
-            ],
+            header: [what, 0, 0, 0],
             payload: Payload::EMPTY,
             op,
             droppable: false,
         };
-        if from == node {
-            self.receive(cx, visible, node, answer);
-        } else {
-            cx.send(visible, node, answer);
-        }
+        cx.send(visible, node, answer);
     }
 
     /// The receiver's answer for a transfer of the word at `place` has come.
@@ -830,8 +836,10 @@ impl Nic for CommandWordDma {
     }
 
     fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
-        let started = self.started.take(token);
-        self.send(cx, node, started);
+        match self.plans.take(token) {
+            Plan::Start(started) => self.send(cx, node, started),
+            Plan::Answer(place, what) => self.answered(cx, cx.now(), node, place, what),
+        }
     }
 }
 

@@ -39,17 +39,24 @@ impl Keys {
         self.carried.get(&(pe, region)).copied().unwrap_or_else(|| job_key(pe, region))
     }
 
-    /// Whether this key allows writes to all of a range of the node's memory.
-    pub(super) fn admit(&self, node: Node, region: u32, range: Range<u64>, key: u32) -> bool {
+    /// Whether this key allows writes to all of a range of the node's memory. Without a key it is
+    /// the node itself that writes, and all but receive areas allow that.
+    pub(super) fn admit(
+        &self,
+        node: Node,
+        region: u32,
+        range: Range<u64>,
+        key: Option<u32>,
+    ) -> bool {
         let touching = |area: &&Area| {
             area.region == region && area.range.start < range.end && range.start < area.range.end
         };
         match (self.areas.iter().rev().find(touching), self.admitted.get(&region)) {
             (Some(Area { range: all, key: its, .. }), _) => {
-                all.start <= range.start && range.end <= all.end && *its == key
+                all.start <= range.start && range.end <= all.end && Some(*its) == key
             }
-            (None, Some(keys)) => keys.contains(&key),
-            (None, None) => key == job_key(node.0, region),
+            (None, Some(keys)) => key.is_none_or(|key| keys.contains(&key)),
+            (None, None) => key.is_none_or(|key| key == job_key(node.0, region)),
         }
     }
 }
