@@ -1,13 +1,13 @@
-//! Access keys of a node's memory: those that its NIC compares with the keys of packets, and those
-//! that its own command words carry.
+//! Access keys of a process's memory: those that its NIC compares with the keys of packets, and
+//! those that its own command words carry.
 //!
 //! A packet is admitted by the receive area that touches its range, the last made of those, or,
 //! where none does, by the keys of its region. A part of a restricted window has the keys of its
 //! grants. It has several while rights that were revoked may still be in use.
 
-use super::NicOf;
+use super::process::Process;
 use crate::host::KeyStep;
-use crate::packet::Node;
+use crate::op::Pe;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -19,11 +19,11 @@ pub(super) struct Area {
     pub(super) key: u32,
 }
 
-/// The keys of a node.
+/// The keys of a process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     areas: Vec<Area>,
-    /// Keys that regions of this node admit; those without have the job's.
+    /// Keys that regions of this process admit; those without have the job's.
     admitted: BTreeMap<u32, Vec<u32>>,
     /// Keys that the library's words to regions of PEs carry; others carry the job's.
     carried: BTreeMap<(u32, u32), u32>,
@@ -39,15 +39,10 @@ impl Keys {
         self.carried.get(&(pe, region)).copied().unwrap_or_else(|| job_key(pe, region))
     }
 
-    /// Whether this key allows writes to all of a range of the node's memory. Without a key it is
-    /// the node itself that writes, and all but receive areas allow that.
-    pub(super) fn admit(
-        &self,
-        node: Node,
-        region: u32,
-        range: Range<u64>,
-        key: Option<u32>,
-    ) -> bool {
+    /// Whether this key allows writes to all of a range of the memory of `pe`, whose keys these
+    /// are. Without a key it is the process itself that writes, and all but receive areas allow
+    /// that.
+    pub(super) fn admit(&self, pe: Pe, region: u32, range: Range<u64>, key: Option<u32>) -> bool {
         let touching = |area: &&Area| {
             area.region == region && area.range.start < range.end && range.start < area.range.end
         };
@@ -56,12 +51,12 @@ impl Keys {
                 all.start <= range.start && range.end <= all.end && Some(*its) == key
             }
             (None, Some(keys)) => key.is_none_or(|key| keys.contains(&key)),
-            (None, None) => key.is_none_or(|key| key == job_key(node.0, region)),
+            (None, None) => key.is_none_or(|key| key == job_key(pe.0, region)),
         }
     }
 }
 
-impl NicOf {
+impl Process {
     /// Admits or carries a key. Whether the kernel has to change anything for that: an area, or
     /// words that it has built.
     pub(super) fn key(&mut self, pe: u32, region: u32, key: u64, step: KeyStep) -> bool {
