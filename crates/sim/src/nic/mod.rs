@@ -107,6 +107,8 @@ pub enum Feature {
     Commands,
     /// [`HostOp::Key`].
     Keys,
+    /// [`GroupOp::Step`](crate::host::GroupOp::Step).
+    ReducedCode,
 }
 
 /// The NICs of a machine.
