@@ -5,8 +5,6 @@
 //! where none does, by the keys of its region. A part of a restricted window has the keys of its
 //! grants. It has several while rights that were revoked may still be in use.
 
-use super::process::Process;
-use crate::host::KeyStep;
 use crate::op::Pe;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,6 +32,20 @@ impl Keys {
         self.areas.push(area);
     }
 
+    /// Has the library's words to a region of a PE carry a key.
+    pub(super) fn carry(&mut self, pe: u32, region: u32, key: u32) {
+        self.carried.insert((pe, region), key);
+    }
+
+    /// Has a region of this process admit a key, beside others or alone. Whether that is new.
+    pub(super) fn admit_new(&mut self, region: u32, key: u32, alone: bool) -> bool {
+        let keys = self.admitted.entry(region).or_default();
+        let before = keys.clone();
+        keys.retain(|&old| !alone && old != key);
+        keys.push(key);
+        *keys != before
+    }
+
     /// The key that the library's words to a region of a PE carry.
     pub(super) fn carried(&self, pe: u32, region: u32) -> u32 {
         self.carried.get(&(pe, region)).copied().unwrap_or_else(|| job_key(pe, region))
@@ -52,34 +64,6 @@ impl Keys {
             }
             (None, Some(keys)) => key.is_none_or(|key| keys.contains(&key)),
             (None, None) => key.is_none_or(|key| key == job_key(pe.0, region)),
-        }
-    }
-}
-
-impl Process {
-    /// Admits or carries a key. Whether the kernel has to change anything for that: an area, or
-    /// words that it has built.
-    pub(super) fn key(&mut self, pe: u32, region: u32, key: u64, step: KeyStep) -> bool {
-        let key = (key ^ key >> 32) as u32;
-        match step {
-            KeyStep::Carry => {
-                self.keys.carried.insert((pe, region), key);
-                let to_region = self.words.iter_mut().filter(|placed| {
-                    let to = placed.word.to;
-                    placed.used_for.is_some() && (to.pe, to.region) == (pe, region)
-                });
-                let stale: Vec<_> = to_region.filter(|placed| placed.word.key != key).collect();
-                let changes = !stale.is_empty();
-                stale.into_iter().for_each(|placed| placed.word.key = key);
-                changes
-            }
-            KeyStep::Admit | KeyStep::AdmitAlone => {
-                let keys = self.keys.admitted.entry(region).or_default();
-                let before = keys.clone();
-                keys.retain(|&old| step == KeyStep::Admit && old != key);
-                keys.push(key);
-                *keys != before
-            }
         }
     }
 }

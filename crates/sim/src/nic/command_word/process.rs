@@ -3,7 +3,7 @@
 
 use super::keys::Keys;
 use super::{CommandWord, DONE, REFUSED, RUNNING};
-use crate::host::Op;
+use crate::host::{KeyStep, Op};
 use crate::nic::Unit;
 use crate::time::Ps;
 use std::collections::BTreeMap;
@@ -114,5 +114,23 @@ impl Process {
     /// Why the receiver has refused the last transfer of one of these words, if it has.
     pub(super) fn refusal_of(&self, places: &[usize]) -> Option<String> {
         places.iter().map(|&place| &self.words[place]).find(|it| it.refused).map(Placed::refusal)
+    }
+
+    /// Admits or carries a key. Whether the kernel has to change anything for that: an area, or
+    /// words that it has built.
+    pub(super) fn key(&mut self, pe: u32, region: u32, key: u64, step: KeyStep) -> bool {
+        let key = (key ^ key >> 32) as u32;
+        if step != KeyStep::Carry {
+            return self.keys.admit_new(region, key, step == KeyStep::AdmitAlone);
+        }
+        self.keys.carry(pe, region, key);
+        let to_region = self.words.iter_mut().filter(|placed| {
+            let to = placed.word.to;
+            placed.used_for.is_some() && (to.pe, to.region) == (pe, region)
+        });
+        let stale: Vec<_> = to_region.filter(|placed| placed.word.key != key).collect();
+        let changes = !stale.is_empty();
+        stale.into_iter().for_each(|placed| placed.word.key = key);
+        changes
     }
 }
