@@ -94,8 +94,8 @@ pub enum Ask {
         /// The group.
         group: u32,
     },
-    /// [`HardwareBarrier::step`](crate::endpoint::fabric::HardwareBarrier::step). The answer is that
-    /// of the reduced code: 1 while the phase before is not complete, 0 when the PE has arrived.
+    /// [`HardwareBarrier::step`](crate::endpoint::fabric::HardwareBarrier::step). The answer is the
+    /// reduced code's: 1 while the phase before is not complete, 0 when the PE has arrived.
     Step {
         /// The group.
         group: u32,

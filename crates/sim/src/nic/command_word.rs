@@ -33,13 +33,13 @@
 //! the program has prepared stay, up to half of all. Agents do what the NIC lacks: reads and
 //! atomics.
 //!
-//! **Several processes.** With `topology.pes_per_node` processes share a NIC. The interface was made
-//! for one, and its authors name several as what comes next; how they share is this model's. Each
-//! has a CPU, an equal part of the room for command words, its own keys, and its own status of what
-//! it has started. The code in privileged mode starts no word of another process, for which it
-//! looks (`host.owner_check`). They share the DMA, which serves words to their ends in the order of
-//! their starting, the receiver, and the link. A write to a neighbour's memory goes round inside
-//! the NIC, and its key is checked as that of any other.
+//! **Several processes.** With `topology.pes_per_node` processes share a NIC. The interface was
+//! made for one, and its authors name several as what comes next; how they share is this model's.
+//! Each has a CPU, an equal part of the room for command words, its own keys, and its own status of
+//! what it has started. The code in privileged mode looks whose a word is (`host.owner_check`), and
+//! starts none of another process. They share the DMA, which serves words to their ends in the
+//! order of their starting, the receiver, and the link. A write to a neighbour's memory goes round
+//! inside the NIC, and its key is checked as that of any other.
 //!
 //! | file | what |
 //! |---|---|

@@ -3,8 +3,8 @@
 //!
 //! Without it a step is two operations: a look until the phase is complete, and an arrival.
 //!
-//! * R1: The code arrives at phase p + 1 only if phase p is complete. So a PE is never more than one
-//!   phase ahead, as B2 of the parent module says.
+//! * R1: The code arrives at phase p + 1 only if phase p is complete. So a PE is never more than
+//!   one phase ahead, as B2 of the parent module says.
 //! * R2: Any of the codes of a step may be the one that arrives. So this PE's writes are complete
 //!   before the first of them.
 //! * R3: `done` follows the arrival, and does not come before it as elsewhere. If a PE wrote it

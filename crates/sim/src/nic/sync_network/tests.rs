@@ -336,8 +336,8 @@ fn fuzzy_and_reduced() {
     );
 }
 
-/// The reduced code for the library's group: one look arrives, and no register is written. While the
-/// group lacks the wires, the driver arrives after the look, as it does without the code.
+/// The reduced code for the library's group: one look arrives, and no register is written. While
+/// the group lacks the wires, the driver arrives after the look, as it does without the code.
 #[test]
 fn a_step_is_one_code_on_the_wires() {
     let mut bench = Bench::new("scc", 3);
