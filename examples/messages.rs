@@ -1,17 +1,20 @@
-//! Messages from PE 1 to PE 0, and the time of one: `messages [BYTES [COUNT [thread]]]`. With
-//! `thread`, a detection thread of PE 0 looks for messages and wakes the one that waits for them.
+//! Messages from PE 1 to PE 0, and the time of one: `messages [BYTES [COUNT [thread [TICK_MS]]]]`.
+//! With `thread`, a detection thread of PE 0 looks for messages and wakes the one that waits for
+//! them. With `TICK_MS`, that one gets the CPU at the next tick of a scheduler with such ticks.
 //!
 //! ```sh
 //! cargo build --release --examples -p memonet
 //! memonet run -n 2 target/release/examples/messages
 //! memonet run -n 2 --machine dimmnet-1/fagus target/release/examples/messages        # by LLCM
 //! memonet run -n 2 --machine dimmnet-1/fagus-banks target/release/examples/messages  # by banks
+//! memonet run -n 2 --machine dimmnet-1/fagus-banks target/release/examples/messages \
+//!     1000 100 thread 10
 //! ```
 
 use memonet::{Error, Job, Messages, Result};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Messages that may be under way.
 const DEPTH: usize = 1;
@@ -30,14 +33,28 @@ fn receive(messages: &Messages, count: usize, bytes: usize) -> Result<bool> {
     Ok(right)
 }
 
+/// How long the scheduler lets the receiver of a message wait: until its next tick, which is at any
+/// moment after the message.
+fn until_next_tick(tick: Duration, number: usize) -> Duration {
+    /// Its multiples are spread evenly between whole numbers.
+    const GOLDEN_RATIO: f64 = 1.618_034;
+    tick.mul_f64((GOLDEN_RATIO * number as f64).fract())
+}
+
 /// Receives what a detection thread hands over.
-fn receive_by_thread(messages: &Messages, count: usize, bytes: usize) -> Result<bool> {
+fn receive_by_thread(
+    messages: &Messages,
+    count: usize,
+    bytes: usize,
+    tick: Duration,
+) -> Result<bool> {
     let (hand_over, handed_over) = mpsc::channel();
     thread::scope(|scope| {
         let detection = scope.spawn(move || -> Result<()> {
-            for _ in 0..count {
+            for number in 0..count {
                 let mut message = Vec::new();
                 messages.recv(&mut message)?;
+                thread::sleep(until_next_tick(tick, number));
                 if hand_over.send(message).is_err() {
                     break;
                 }
@@ -52,14 +69,16 @@ fn receive_by_thread(messages: &Messages, count: usize, bytes: usize) -> Result<
     })
 }
 
-fn run(job: &Job, bytes: usize, count: usize, by_thread: bool) -> Result<()> {
+fn run(job: &Job, bytes: usize, count: usize, by_thread: Option<Duration>) -> Result<()> {
     let messages = Messages::new(job, bytes, DEPTH)?;
     job.barrier()?;
     let start = Instant::now();
     match job.pe() {
         0 => {
-            let way = if by_thread { receive_by_thread } else { receive };
-            let right = way(&messages, count, bytes)?;
+            let right = match by_thread {
+                Some(tick) => receive_by_thread(&messages, count, bytes, tick)?,
+                None => receive(&messages, count, bytes)?,
+            };
             let micros = start.elapsed().as_secs_f64() * 1e6 / count as f64;
             let verdict = if right { "right" } else { "wrong" };
             let rate = 8.0 * bytes as f64 / micros;
@@ -77,12 +96,15 @@ fn main() -> Result<()> {
         let given = arguments.get(place).map(|text| text.parse());
         given.unwrap_or(Ok(otherwise)).ok().filter(|&number| number > 0)
     };
-    let (Some(bytes), Some(count)) = (number(0, 1000), number(1, 100)) else {
-        return Err(Error::misuse("messages [BYTES [COUNT [thread]]]: two numbers from 1 on"));
+    let tick = arguments.get(3).map_or(Ok(0), |text| text.parse());
+    let (Some(bytes), Some(count), Ok(tick)) = (number(0, 1000), number(1, 100), tick) else {
+        let usage = "messages [BYTES [COUNT [thread [TICK_MS]]]]: BYTES and COUNT from 1 on";
+        return Err(Error::misuse(usage));
     };
+    let by_thread = arguments.get(2).is_some_and(|word| word == "thread");
     let job = memonet::init()?;
     if job.npes() < 2 {
         return Err(Error::misuse("messages go from PE 1 to PE 0: start it with -n 2"));
     }
-    run(&job, bytes, count, arguments.get(2).is_some_and(|word| word == "thread"))
+    run(&job, bytes, count, by_thread.then(|| Duration::from_millis(tick)))
 }

@@ -364,7 +364,12 @@ impl<'a, P: Program> Engine<'a, P> {
                 // News from its own NIC wakes a PE, as a change of its memory does.
                 actor.asked |= !matches!(
                     what,
-                    HostOp::Group(GroupOp::Phase(_) | GroupOp::Receive(_) | GroupOp::Result(_))
+                    HostOp::Group(
+                        GroupOp::Step(_)
+                            | GroupOp::Phase(_)
+                            | GroupOp::Receive(_)
+                            | GroupOp::Result(_)
+                    )
                 );
                 let op = Op { pe, number: actor.calls };
                 actor.calls = actor.calls.wrapping_add(1);

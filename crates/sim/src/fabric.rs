@@ -52,6 +52,7 @@ impl Asks {
                 wanted: Wanted::Barrier,
             }),
             Ask::Arrive { group } => HostOp::Group(GroupOp::Arrive(group)),
+            Ask::Step { group } => HostOp::Group(GroupOp::Step(group)),
             Ask::Phase { group } => HostOp::Group(GroupOp::Phase(group)),
             Ask::JoinCollectives => self.join_all(Wanted::Collectives),
             Ask::Collective { what, .. } => HostOp::Group(GroupOp::Collective {

@@ -115,6 +115,9 @@ pub enum GroupOp {
     },
     /// Arrives at the next phase of the group's barrier.
     Arrive(u32),
+    /// The reduced code for the group's barrier: a look that arrives at the next phase if the one
+    /// before is complete, and is answered with 0. Else it is answered with 1.
+    Step(u32),
     /// A look of the host at the NIC, with the time of a look. Answered with the last complete
     /// phase of the group's barrier.
     Phase(u32),

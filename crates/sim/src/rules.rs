@@ -55,7 +55,9 @@ impl Rules {
             | Ask::Await { .. }
             | Ask::WriteAll { .. } => check_memory(hosted, pe, ask),
             Ask::Arrive { group } => self.check_arrival(group),
-            Ask::Phase { group } if !self.barriers.contains_key(&group) => Err(NO_BARRIER),
+            Ask::Step { group } | Ask::Phase { group } if !self.barriers.contains_key(&group) => {
+                Err(NO_BARRIER)
+            }
             Ask::Leave { group } => self.check_leave(group),
             Ask::JoinCollectives | Ask::Collective { .. } | Ask::Collected { .. } => {
                 self.check_collectives(ask)
@@ -68,6 +70,7 @@ impl Rules {
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
             Ask::Join { .. }
             | Ask::JoinCopies { .. }
+            | Ask::Step { .. }
             | Ask::Phase { .. }
             | Ask::JoinDatagrams { .. }
             | Ask::Send { .. }
@@ -92,6 +95,12 @@ impl Rules {
             Ask::Phase { group } => {
                 if let Some(barrier) = self.barriers.get_mut(&group) {
                     barrier.complete = answer.value;
+                }
+            }
+            Ask::Step { group } if answer.refused.is_none() && answer.value == 0 => {
+                if let Some(barrier) = self.barriers.get_mut(&group) {
+                    barrier.complete = barrier.arrived;
+                    barrier.arrived += 1;
                 }
             }
             Ask::JoinCollectives => self.collectives_serve = serves,

@@ -110,6 +110,7 @@ impl World {
             copies: self.nic.has(Feature::CopiedWrites),
             commands: self.nic.has(Feature::Commands),
             keys: self.nic.has(Feature::Keys),
+            reduced: self.nic.has(Feature::ReducedCode),
         }
     }
 

@@ -45,10 +45,16 @@ fn part_of_pe_0(job: &Job) -> Window<u64> {
 
 /// A PE without a right that goes round the library is refused by the receiving NIC, whether it
 /// writes through its driver or by a command word with a key of its own. It hears of that, and the
-/// memory stays as it was.
+/// memory stays as it was. So it is where the PEs share the NIC.
 #[test]
 fn a_write_without_the_key_of_a_window_is_refused_by_the_receiving_nic() {
-    run(&machine(), 3, &Options::default(), |job| {
+    for name in ["sr2201", "sr2201/shared"] {
+        write_without_the_key(&Machine::load(name).unwrap());
+    }
+}
+
+fn write_without_the_key(machine: &Machine) {
+    run(machine, 3, &Options::default(), |job| {
         let window = part_of_pe_0(&job);
         match job.pe() {
             1 => assert_eq!(store_at_once(1, 11), Ok(0)),

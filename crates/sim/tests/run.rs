@@ -384,6 +384,42 @@ fn barriers_of_teams_by_hardware() {
     }
 }
 
+/// On the wires, a step ends the phase before and arrives at the next by one code: the reduced one,
+/// which is a look. An arrival and a wait write the register besides.
+#[test]
+fn a_step_is_one_code_of_the_board() {
+    const PHASES: usize = 50;
+    let writes = |phase: &(dyn Fn(&memonet_core::Barrier) + Sync)| {
+        let options = Options { record: true, ..Options::default() };
+        let done = run(&Machine::load("scc").unwrap(), 4, &options, |job| {
+            let barrier = job.world().new_barrier().unwrap();
+            let steps = job.window::<u64>(4).unwrap();
+            for round in 1..=PHASES as u64 {
+                job.compute((round * 997 + job.pe() as u64 * 1409) * 613 % 3000);
+                (0..4).for_each(|pe| steps.remote(pe, job.pe()).unwrap().store(round));
+                phase(&barrier);
+                let seen = steps.to_vec();
+                assert!(seen.iter().all(|&other| other + 1 >= round), "{round}: {seen:?}");
+            }
+            barrier.wait().unwrap();
+            assert_eq!(steps.to_vec(), [PHASES as u64; 4]);
+            job.barrier().unwrap();
+        });
+        let stages = done.unwrap().recorder;
+        stages.stages().iter().filter(|stage| stage.name == "register_write").count()
+    };
+    let two_codes = writes(&|barrier| barrier.arrive().unwrap().wait().unwrap());
+    assert!(two_codes > 4 * PHASES, "{two_codes}");
+    for one_code in [
+        writes(&|barrier| barrier.step().unwrap()),
+        writes(&|barrier| while !barrier.try_step().unwrap() {}),
+    ] {
+        // Phases until the barrier has the wires, those of the job's own, and the barriers by which
+        // windows are made.
+        assert!(one_code < PHASES, "{one_code} instead of {two_codes}");
+    }
+}
+
 /// A barrier that hardware cannot complete is a deadlock like any other.
 #[test]
 fn a_barrier_without_wires_is_a_deadlock() {

@@ -20,6 +20,16 @@ pub trait HardwareBarrier {
     /// As for [`join`](Self::join).
     fn arrive(&self, group: BarrierGroup) -> Result<()>;
 
+    /// Whether [`step`](Self::step) is an operation of the hardware.
+    fn has_reduced_code(&self) -> bool;
+
+    /// The reduced barrier code: makes this PE arrive at its next phase if the previous one is
+    /// complete, and says whether it has. This PE has arrived at the previous one.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join), and where the hardware has no such operation.
+    fn step(&self, group: BarrierGroup) -> Result<bool>;
+
     /// Number of complete phases.
     ///
     /// # Errors

@@ -94,6 +94,12 @@ pub enum Ask {
         /// The group.
         group: u32,
     },
+    /// [`HardwareBarrier::step`](crate::endpoint::fabric::HardwareBarrier::step). The answer is the
+    /// reduced code's: 1 while the phase before is not complete, 0 when the PE has arrived.
+    Step {
+        /// The group.
+        group: u32,
+    },
     /// [`HardwareBarrier::complete`](crate::endpoint::fabric::HardwareBarrier::complete).
     Phase {
         /// The group.
@@ -307,6 +313,7 @@ mod kind {
     pub(super) const MARK: u8 = 27;
     pub(super) const AWAIT: u8 = 28;
     pub(super) const KEY: u8 = 29;
+    pub(super) const STEP: u8 = 30;
 }
 
 const OPERATIONS: [AtomicOp; 5] =
@@ -515,6 +522,7 @@ impl Ask {
             Ask::IsQuiet => alone(kind::IS_QUIET),
             Ask::Join { len } => words(plain(kind::JOIN), NOWHERE, [len.into()]),
             Ask::Arrive { group } => words(plain(kind::ARRIVE), numbered(group), []),
+            Ask::Step { group } => words(plain(kind::STEP), numbered(group), []),
             Ask::Phase { group } => words(plain(kind::PHASE), numbered(group), []),
             Ask::Map { pe, region, len, file } => {
                 words(plain(kind::MAP), of_region(pe, region), [len, file.into()])
@@ -598,6 +606,7 @@ impl Ask {
             kind::JOIN => Ask::Join { len: len()? },
             kind::ARRIVE => Ask::Arrive { group: at.pe },
             kind::PHASE => Ask::Phase { group: at.pe },
+            kind::STEP => Ask::Step { group: at.pe },
             kind::MAP => Ask::Map {
                 pe: at.pe,
                 region: at.region,
@@ -690,6 +699,7 @@ mod tests {
             Ask::Join { len: 64 },
             Ask::Arrive { group: 7 },
             Ask::Phase { group: u32::MAX },
+            Ask::Step { group: 3 },
             Ask::Map { pe: 1, region: 2, len: 1 << 40, file: 3 },
             Ask::Unmap { pe: 1, region: 2 },
             Ask::JoinCollectives,

@@ -113,19 +113,29 @@ pub struct Offers {
     pub commands: bool,
     /// Keys that the hardware compares before it writes.
     pub keys: bool,
+    /// A reduced code for barriers.
+    pub reduced: bool,
 }
 
 impl Offers {
     /// As a number, which [`from_bits`](Self::from_bits) reads.
     pub fn to_bits(self) -> u64 {
-        let all = [self.groups, self.datagrams, self.copies, self.commands, self.keys];
+        let Offers { groups, datagrams, copies, commands, keys, reduced } = self;
+        let all = [groups, datagrams, copies, commands, keys, reduced];
         all.into_iter().zip(0..).fold(0, |bits, (has, place)| bits | u64::from(has) << place)
     }
 
     /// From a number.
     pub fn from_bits(bits: u64) -> Self {
         let has = |place: u32| bits >> place & 1 != 0;
-        Offers { groups: has(0), datagrams: has(1), copies: has(2), commands: has(3), keys: has(4) }
+        Offers {
+            groups: has(0),
+            datagrams: has(1),
+            copies: has(2),
+            commands: has(3),
+            keys: has(4),
+            reduced: has(5),
+        }
     }
 }
 
@@ -409,6 +419,14 @@ impl<P: Port> HardwareBarrier for HostedFabric<P> {
 
     fn arrive(&self, group: BarrierGroup) -> Result<()> {
         self.ask(Ask::Arrive { group: group.0 }).map(drop)
+    }
+
+    fn has_reduced_code(&self) -> bool {
+        self.offers.reduced
+    }
+
+    fn step(&self, group: BarrierGroup) -> Result<bool> {
+        Ok(self.ask(Ask::Step { group: group.0 })? == 0)
     }
 
     fn complete(&self, group: BarrierGroup) -> Result<u64> {

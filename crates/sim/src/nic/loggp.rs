@@ -309,7 +309,8 @@ impl Nic for LogGp {
             | Feature::Datagrams
             | Feature::CopiedWrites
             | Feature::Commands
-            | Feature::Keys => false,
+            | Feature::Keys
+            | Feature::ReducedCode => false,
         }
     }
 

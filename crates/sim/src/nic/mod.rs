@@ -51,7 +51,7 @@ pub(crate) fn build(
 ) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
         "command-word" => {
-            Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?))
+            Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes(), pes)?))
         }
         "infiniband" if !network.has_tables() => {
             let problem = "is \"source\"; switches of kind infiniband are managed by their tables";
@@ -72,6 +72,7 @@ pub(crate) fn build(
 /// Number of PEs that share a node and its NIC.
 pub(crate) fn pes_per_node(machine: &Machine) -> Result<u32, MachineError> {
     match machine.kind() {
+        "command-word" => command_word::processes(machine),
         "memory-slot" => memory_slot::users(machine),
         _ => Ok(1),
     }
@@ -106,6 +107,8 @@ pub enum Feature {
     Commands,
     /// [`HostOp::Key`].
     Keys,
+    /// [`GroupOp::Step`](crate::host::GroupOp::Step).
+    ReducedCode,
 }
 
 /// The NICs of a machine.

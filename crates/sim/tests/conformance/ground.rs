@@ -20,6 +20,9 @@ pub const CORE_PROCESSOR: Setup =
 pub const SHARED: Setup = Setup::of("shared", "sim:machine=dimmnet-1/D-shared");
 /// One by command words, with agents.
 pub const COMMAND_WORD: Setup = Setup::of("command words", "sim:machine=sr2201");
+/// The same with four PEs on a NIC.
+pub const SHARED_COMMAND_WORD: Setup =
+    Setup::of("shared command words", "sim:machine=sr2201/shared");
 /// InfiniBand, with agents, and datagrams to groups that may be lost.
 pub const INFINIBAND: Setup = Setup::of("InfiniBand", "sim:machine=dimmnet-2/lossy");
 /// A LAN and wires.

@@ -29,6 +29,7 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ core_processor CORE_PROCESSOR [$($test)* $($($choice)*)?]);
         on_every_fabric!(@ shared SHARED [$($test)* $($($choice)*)?]);
         on_every_fabric!(@ command_word COMMAND_WORD [$($test)* $($($choice)*)?]);
+        on_every_fabric!(@ shared_command_word SHARED_COMMAND_WORD [$($test)* $($($choice)*)?]);
         on_every_fabric!(@ infiniband INFINIBAND [$($test)* $($($choice)*)?]);
         on_every_fabric!(@ wires WIRES [$($test)* $($($choice)*)?]);
     };

@@ -51,6 +51,14 @@ impl Phases for Hardware {
         Ok(Self::of(slot).arrive(self.group)?)
     }
 
+    fn has_reduced_code(&self, slot: &Slot) -> bool {
+        Self::of(slot).has_reduced_code()
+    }
+
+    fn step(&self, slot: &Slot) -> Quick<bool> {
+        Ok(Self::of(slot).step(self.group)?)
+    }
+
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {
         Ok(Self::of(slot).complete(self.group)? >= phase)
     }

@@ -36,6 +36,7 @@ mod dissemination;
 mod everyone;
 mod hardware;
 mod nodes;
+mod reduced;
 mod relayed;
 mod tree;
 
@@ -303,6 +304,16 @@ trait Phases {
     }
     /// Announces this PE's arrival at `phase`.
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
+    /// Whether the network has [`step`](Self::step) as one operation.
+    #[inline(always)]
+    fn has_reduced_code(&self, _slot: &Slot) -> bool {
+        false
+    }
+    /// Arrives at the next phase if the one before is complete. Gives whether it has arrived.
+    #[inline(always)]
+    fn step(&self, _slot: &Slot) -> Quick<bool> {
+        unreachable!("only a network has a reduced code")
+    }
     /// Relays arrivals. Gives whether `phase` is complete.
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool>;
     /// Adds all steps of `phase`, from the arrival to the end, for an
@@ -566,6 +577,9 @@ impl Barrier {
         self.slot.pe.call("Barrier::try_step", None, || {
             Ok(self.alone(|| {
                 by_way!(self, way => {
+                    if self.is_for_reduced_code(way) {
+                        return self.try_reduced_code(way);
+                    }
                     let complete = self.look(way)?;
                     if complete {
                         self.next_of_split(way)?;
@@ -741,6 +755,9 @@ impl Barrier {
     fn next_of_split(&self, way: &impl Phases) -> Quick<()> {
         if let Some(error) = ending::refusal(&self.slot.pe) {
             return Err(error.into());
+        }
+        if self.is_for_reduced_code(way) {
+            return self.step_by_reduced_code(way);
         }
         self.end_phase(way, Patience::Forever)?;
         self.note_phase(true);

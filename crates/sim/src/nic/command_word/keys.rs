@@ -1,13 +1,11 @@
-//! Access keys of a node's memory: those that its NIC compares with the keys of packets, and those
-//! that its own command words carry.
+//! Access keys of a process's memory: those that its NIC compares with the keys of packets, and
+//! those that its own command words carry.
 //!
 //! A packet is admitted by the receive area that touches its range, the last made of those, or,
 //! where none does, by the keys of its region. A part of a restricted window has the keys of its
 //! grants. It has several while rights that were revoked may still be in use.
 
-use super::NicOf;
-use crate::host::KeyStep;
-use crate::packet::Node;
+use crate::op::Pe;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -19,11 +17,11 @@ pub(super) struct Area {
     pub(super) key: u32,
 }
 
-/// The keys of a node.
+/// The keys of a process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     areas: Vec<Area>,
-    /// Keys that regions of this node admit; those without have the job's.
+    /// Keys that regions of this process admit; those without have the job's.
     admitted: BTreeMap<u32, Vec<u32>>,
     /// Keys that the library's words to regions of PEs carry; others carry the job's.
     carried: BTreeMap<(u32, u32), u32>,
@@ -34,20 +32,29 @@ impl Keys {
         self.areas.push(area);
     }
 
+    /// Has the library's words to a region of a PE carry a key.
+    pub(super) fn carry(&mut self, pe: u32, region: u32, key: u32) {
+        self.carried.insert((pe, region), key);
+    }
+
+    /// Has a region of this process admit a key, beside others or alone. Whether that is new.
+    pub(super) fn admit_new(&mut self, region: u32, key: u32, alone: bool) -> bool {
+        let keys = self.admitted.entry(region).or_default();
+        let before = keys.clone();
+        keys.retain(|&old| !alone && old != key);
+        keys.push(key);
+        *keys != before
+    }
+
     /// The key that the library's words to a region of a PE carry.
     pub(super) fn carried(&self, pe: u32, region: u32) -> u32 {
         self.carried.get(&(pe, region)).copied().unwrap_or_else(|| job_key(pe, region))
     }
 
-    /// Whether this key allows writes to all of a range of the node's memory. Without a key it is
-    /// the node itself that writes, and all but receive areas allow that.
-    pub(super) fn admit(
-        &self,
-        node: Node,
-        region: u32,
-        range: Range<u64>,
-        key: Option<u32>,
-    ) -> bool {
+    /// Whether this key allows writes to all of a range of the memory of `pe`, whose keys these
+    /// are. Without a key it is the process itself that writes, and all but receive areas allow
+    /// that.
+    pub(super) fn admit(&self, pe: Pe, region: u32, range: Range<u64>, key: Option<u32>) -> bool {
         let touching = |area: &&Area| {
             area.region == region && area.range.start < range.end && range.start < area.range.end
         };
@@ -56,35 +63,7 @@ impl Keys {
                 all.start <= range.start && range.end <= all.end && Some(*its) == key
             }
             (None, Some(keys)) => key.is_none_or(|key| keys.contains(&key)),
-            (None, None) => key.is_none_or(|key| key == job_key(node.0, region)),
-        }
-    }
-}
-
-impl NicOf {
-    /// Admits or carries a key. Whether the kernel has to change anything for that: an area, or
-    /// words that it has built.
-    pub(super) fn key(&mut self, pe: u32, region: u32, key: u64, step: KeyStep) -> bool {
-        let key = (key ^ key >> 32) as u32;
-        match step {
-            KeyStep::Carry => {
-                self.keys.carried.insert((pe, region), key);
-                let to_region = self.words.iter_mut().filter(|placed| {
-                    let to = placed.word.to;
-                    placed.used_for.is_some() && (to.pe, to.region) == (pe, region)
-                });
-                let stale: Vec<_> = to_region.filter(|placed| placed.word.key != key).collect();
-                let changes = !stale.is_empty();
-                stale.into_iter().for_each(|placed| placed.word.key = key);
-                changes
-            }
-            KeyStep::Admit | KeyStep::AdmitAlone => {
-                let keys = self.keys.admitted.entry(region).or_default();
-                let before = keys.clone();
-                keys.retain(|&old| step == KeyStep::Admit && old != key);
-                keys.push(key);
-                *keys != before
-            }
+            (None, None) => key.is_none_or(|key| key == job_key(pe.0, region)),
         }
     }
 }

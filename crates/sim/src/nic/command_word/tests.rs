@@ -373,3 +373,5 @@ proptest! {
         bench.assert_conserved();
     }
 }
+
+mod processes;

@@ -27,6 +27,7 @@ impl InfiniBand {
                 self.datagram(cx, node, op, what)
             }
             GroupOp::Arrive(_)
+            | GroupOp::Step(_)
             | GroupOp::Phase(_)
             | GroupOp::Collective { .. }
             | GroupOp::Result(_) => {

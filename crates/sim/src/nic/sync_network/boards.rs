@@ -133,6 +133,10 @@ pub enum Later {
     Phase(Op, u32, Ps),
     /// A look of the reduced barrier code reads the flag.
     Reduced(Op, Ps),
+    /// The same for a group's barrier.
+    Step(Op, u32, Ps),
+    /// The host arrives at a group's barrier by a code of its own.
+    Arrive(Op, u32),
     /// A program switches the board to packets, or back.
     Mode(Op, bool),
     /// The host has written a packet.

@@ -166,14 +166,11 @@ impl SyncNetwork {
                 if barrier.arrived > barrier.complete {
                     return cx.finish(cx.now(), op, refused("the last phase is not complete"));
                 }
-                barrier.arrived += 1;
-                let wired = barrier.wired;
-                if wired && self.wires.carries_packets(node.index()) && !board.switching {
-                    let done =
-                        self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
-                    self.at(cx, done, node, Later::Packets(false));
-                }
-                self.enter(cx, node, op, Some(group));
+                self.arrive_at(cx, node, op, group);
+            }
+            GroupOp::Step(group) if board.barriers.contains_key(&group) => {
+                let (read, end) = self.watch(cx, node, op);
+                self.at(cx, read, node, Later::Step(op, group, end));
             }
             GroupOp::Phase(group) if board.barriers.contains_key(&group) => {
                 let (read, end) = self.watch(cx, node, op);
@@ -197,6 +194,19 @@ impl SyncNetwork {
             }
             _ => cx.finish(cx.now(), op, refused("this PE has joined no such group for that")),
         }
+    }
+
+    /// The host arrives at the next phase of a group, after it has switched the board to wires.
+    pub(super) fn arrive_at(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, group: u32) {
+        let board = &mut self.boards[node.index()];
+        let barrier = board.barriers.get_mut(&group).expect("a member arrives");
+        barrier.arrived += 1;
+        let wired = barrier.wired;
+        if wired && self.wires.carries_packets(node.index()) && !board.switching {
+            let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
+            self.at(cx, done, node, Later::Packets(false));
+        }
+        self.enter(cx, node, op, Some(group));
     }
 
     /// Begins a member's part of a collective.

@@ -21,6 +21,8 @@ impl SyncNetwork {
             }
             Later::Phase(op, group, end) => self.phase(cx, node, op, group, end),
             Later::Reduced(op, end) => self.reduced(cx, node, op, end),
+            Later::Step(op, group, end) => self.step(cx, node, op, group, end),
+            Later::Arrive(op, group) => self.arrive_at(cx, node, op, group),
             Later::Mode(op, true) => {
                 self.set_packets(cx, node, true);
                 cx.finish(now, op, Answer::default());
@@ -117,6 +119,29 @@ impl SyncNetwork {
     fn reduced(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, end: Ps) {
         let was_set = !self.drive(cx, node, op, None);
         cx.finish(end, op, Answer::value(was_set.into()));
+    }
+
+    /// A look of the library's reads the board by the reduced code. The circuit arrives where the
+    /// group has the wires, and the board does not carry packets. Otherwise the driver arrives as
+    /// the program, after the look.
+    fn step(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, group: u32, end: Ps) {
+        let carries_packets = self.wires.carries_packets(node.index());
+        let board = &mut self.boards[node.index()];
+        let switches = carries_packets || board.switching;
+        let barrier = board.barriers.get_mut(&group).expect("a member arrives");
+        if barrier.arrived > barrier.complete {
+            board.watching = Some((end, None));
+            return cx.finish(end, op, Answer::value(1));
+        }
+        if switches || !barrier.wired {
+            return self.at(cx, end, node, Later::Arrive(op, group));
+        }
+        barrier.arrived += 1;
+        let answer = match self.drive(cx, node, op, Some(group)) {
+            true => Answer::value(0),
+            false => Answer::refused("the board has arrived at a barrier that is not complete"),
+        };
+        cx.finish(end, op, answer);
     }
 
     /// A look reads whether the board's collective is over.

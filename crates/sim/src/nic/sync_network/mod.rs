@@ -54,7 +54,7 @@ impl Nic for SyncNetwork {
     }
 
     fn has(&self, feature: Feature) -> bool {
-        feature == Feature::Groups || self.lan.has(feature)
+        matches!(feature, Feature::Groups | Feature::ReducedCode) || self.lan.has(feature)
     }
 
     fn polling(&self, node: Node) -> Polling {

@@ -270,6 +270,14 @@ proptest! {
             let (number, members) = group;
             let pe = members[random.next_bits() as usize % members.len()];
             let place = (*number, pe);
+            if random.next_bits().is_multiple_of(3) {
+                let before = arrived.get(&place).copied().unwrap_or(0);
+                let may = complete(&arrived, group) == before;
+                let step = bench.call(pe, HostOp::Group(GroupOp::Step(*number)));
+                prop_assert!(step.refused.is_none() && (may || step.value == 1), "group {number}: an early step");
+                *arrived.entry(place).or_default() += 1 - step.value;
+                continue;
+            }
             let seen = phase(&mut bench, pe, *number);
             prop_assert!(seen <= complete(&arrived, group), "group {number}: passed too early");
             if seen == arrived.get(&place).copied().unwrap_or(0) {
@@ -326,6 +334,36 @@ fn fuzzy_and_reduced() {
         bench.call(0, HostOp::Command(set_group(1))).refused.is_none()
             == (bench.command(0, flag()) == 0)
     );
+}
+
+/// The reduced code for the library's group: one look arrives, and no register is written. While
+/// the group lacks the wires, the driver arrives after the look, as it does without the code.
+#[test]
+fn a_step_is_one_code_on_the_wires() {
+    let mut bench = Bench::new("scc", 3);
+    let outer = join(&mut bench, &[0, 2], Wanted::Barrier)[0];
+    let inner = join(&mut bench, &[0, 1], Wanted::Barrier)[0];
+    let step = |bench: &mut Bench, pe, group| {
+        let begin = bench.world.now();
+        let op = bench.begin(pe, HostOp::Group(GroupOp::Step(group)));
+        let (end, answer) = bench.answer(op);
+        assert_eq!(answer.refused, None);
+        (answer.value, end - begin)
+    };
+    assert_eq!(step(&mut bench, 0, outer), (0, Ps::us(3)), "phase 0 is complete");
+    assert_eq!(step(&mut bench, 0, outer).0, 1, "the other has not arrived");
+    assert_eq!(step(&mut bench, 2, outer).0, 0);
+    bench.run();
+    assert_eq!([0, 2].map(|pe| phase(&mut bench, pe, outer)), [1, 1]);
+    let (value, took) = step(&mut bench, 0, inner);
+    assert!(value == 0 && took > Ps::us(3), "its wires are the outer group's: {took}");
+    assert_eq!(step(&mut bench, 0, inner).0, 1);
+    assert_eq!(step(&mut bench, 1, inner).0, 0);
+    bench.run();
+    assert_eq!([0, 1].map(|pe| phase(&mut bench, pe, inner)), [1, 1]);
+    let foreign = HostOp::Group(GroupOp::Step(inner));
+    assert!(bench.call(2, foreign).refused.is_some());
+    bench.assert_conserved();
 }
 
 fn carry_packets(bench: &mut Bench, pes: u32, packets: bool) {
