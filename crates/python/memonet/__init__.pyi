@@ -17,6 +17,7 @@ __all__ = [
     "Interrupted",
     "Job",
     "LaunchError",
+    "Messages",
     "Mismatch",
     "Multicast",
     "Mutex",
@@ -28,6 +29,7 @@ __all__ = [
     "RwLock",
     "Simulation",
     "Span",
+    "Supersteps",
     "Team",
     "Timeout",
     "Transfer",
@@ -46,6 +48,7 @@ _Number = TypeVar("_Number", int, float, complex)
 _Plain = bool | int | float | complex | None
 _Array = npt.NDArray[Any]
 _Source = npt.ArrayLike
+_Bytes = bytes | bytearray | memoryview | _Array
 _Index = int | tuple[int, ...]
 _Key = int | slice | tuple[Any, ...] | Any
 _Cmp = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -450,6 +453,59 @@ class Multicast:
     def __iter__(self) -> Iterator[_Array]: ...
     def free(self) -> None: ...
     def __enter__(self) -> Multicast: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+class Messages:
+    def __init__(self, job: Job, most: int, depth: int = 4) -> None: ...
+    @property
+    def most(self) -> int: ...
+    def send(self, pe: int, data: _Bytes, *, timeout: float | None = None) -> None: ...
+    def try_send(self, pe: int, data: _Bytes) -> bool: ...
+    def recv(
+        self, source: int | None = None, *, timeout: float | None = None
+    ) -> tuple[bytes, int]: ...
+    def try_recv(self, source: int | None = None) -> tuple[bytes, int] | None: ...
+    def send_object(self, pe: int, x: object, *, timeout: float | None = None) -> None: ...
+    def recv_object(
+        self, source: int | None = None, *, timeout: float | None = None
+    ) -> tuple[Any, int]: ...
+    def free(self) -> None: ...
+    def __enter__(self) -> Messages: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+class Supersteps:
+    def __init__(
+        self,
+        job: Job,
+        shape: int | Sequence[int],
+        dtype: npt.DTypeLike = ...,
+        *,
+        overlapped: bool = False,
+    ) -> None: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def superstep(self) -> int: ...
+    @property
+    def delay(self) -> int: ...
+    @property
+    def received(self) -> _Array: ...
+    def put(self, pe: int, index: _Index, source: _Source) -> None: ...
+    def step(self, timeout: float | None = None) -> None: ...
+    def free(self) -> None: ...
+    def __enter__(self) -> Supersteps: ...
     def __exit__(
         self,
         kind: type[BaseException] | None,

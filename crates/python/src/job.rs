@@ -54,6 +54,14 @@ pub fn shape_of(shape: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, usize)> {
     Ok((shape, len))
 }
 
+/// What PEs compare of an array: the name of its elements, and how many make a row.
+pub fn elements_of(dtype: &Bound<'_, PyAny>, shape: &[usize]) -> PyResult<WindowOptions> {
+    let name: String = dtype.getattr("str")?.extract()?;
+    // Native order is told by the kind alone.
+    let name = name.trim_start_matches(['<', '=', '|']);
+    Ok(WindowOptions::new().elements(name, shape.last().copied().unwrap_or(1)))
+}
+
 #[pymethods]
 impl Job {
     /// This PE's number, from 0 on.
@@ -105,11 +113,7 @@ impl Job {
         let py = shape.py();
         let dtype = dtype_of(&dtype.map_or_else(|| py.None().into_bound(py), Bound::clone))?;
         let (kind, (shape, len)) = (Kind::of(&dtype)?, shape_of(shape)?);
-        let name: String = dtype.getattr("str")?.extract()?;
-        // Native order is told by the kind alone.
-        let name = name.trim_start_matches(['<', '=', '|']);
-        let row = shape.last().copied().unwrap_or(1);
-        let options = WindowOptions::new().populate(populate).elements(name, row);
+        let options = elements_of(&dtype, &shape)?.populate(populate);
         let cells = blocking::wait(py, || cells::make(&self.job, kind, len, options))?;
         Ok(Window::new(self.job.clone(), self.shares_interpreter, shape, dtype.unbind(), cells))
     }

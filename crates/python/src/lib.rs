@@ -5,10 +5,10 @@
 //!
 //! | file | what it has |
 //! |---|---|
-//! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `event`, `barrier` | the classes |
+//! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `messages`, `supersteps`, `event`, `barrier` | the classes |
 //! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
-//! | `buffer`, `strides` | memory of Python's objects; copies between two arrays of one shape |
+//! | `buffer`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
 //! | `exclusive` | handles that one thread uses at a time |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
 //! | `caller` | the program's line, for reports and timelines |
@@ -63,12 +63,14 @@ mod blocking;
 mod buffer;
 mod caller;
 mod cells;
+mod elements;
 mod errors;
 mod event;
 mod exclusive;
 mod into;
 mod job;
 mod kind;
+mod messages;
 mod multicast;
 mod mutex;
 mod nbi;
@@ -79,6 +81,7 @@ mod restricted;
 mod rwlock;
 mod scalar;
 mod strides;
+mod supersteps;
 mod team;
 mod threads;
 mod transfer;
@@ -97,6 +100,8 @@ mod _memonet {
     #[pymodule_export]
     use super::job::{Job, init};
     #[pymodule_export]
+    use super::messages::Messages;
+    #[pymodule_export]
     use super::multicast::MulticastData;
     #[pymodule_export]
     use super::mutex::MutexData;
@@ -110,6 +115,8 @@ mod _memonet {
     use super::restricted::{attach, key, restricted, revoke};
     #[pymodule_export]
     use super::rwlock::{RwLockData, RwLockGuard};
+    #[pymodule_export]
+    use super::supersteps::Supersteps;
     #[pymodule_export]
     use super::team::Team;
     #[pymodule_export]
