@@ -196,7 +196,7 @@ def test_other_ends_have_tracebacks(run_near):
         if job.pe == 1:
             os._exit(3)
         # As under another launcher, which reports nothing.
-        os.environ.pop("MEMONET_JOB_FD")
+        del os.environ["MEMONET_JOB_FD"], os.environ["MEMONET_KEEP_GOING"]
         job.barrier()
 
     said = run_near.start(2, unlaunched, options=["--keep-going"]).stderr
@@ -222,6 +222,34 @@ def test_other_ends_have_tracebacks(run_near):
 
     said = run_near.start(1, own).stderr
     assert "own hook" in said and "Traceback" not in said, said
+
+
+def test_pes_of_a_job_that_goes_on_say_why_they_end(run_near):
+    def body(job):
+        job.barrier()
+        if job.pe == 1:
+            os._exit(3)
+        if job.pe == 0:
+            job.barrier()  # it fails
+
+    said = run_near.start(3, body, options=["--keep-going"]).stderr
+    its = [line for line in said.splitlines() if not line.startswith("memonet:")]
+    assert its[0].startswith("Traceback") and "job.barrier()  # it fails" in said, said
+    assert its[-1].startswith("memonet") and "PeerFailed: PE 1 failed" in its[-1], said
+    assert said.count("Traceback") == 1, said
+    # A job in such a job is one by itself.
+    inner = "import memonet, os; job = memonet.init(); os._exit(3) if job.pe else job.barrier()"
+
+    def outer(job):
+        import subprocess
+
+        inside = [*os.environ["INNER"].split("|"), sys.executable, "-c", os.environ["PROGRAM"]]
+        ended = subprocess.run(inside, capture_output=True, text=True)
+        print(ended.stderr)
+
+    environment = {"INNER": f"{_launch.command()}|run|-n|2", "PROGRAM": inner}
+    ended = run_near(1, outer, options=["--keep-going"], environment=environment)
+    assert "PE 1" in ended.stdout and "Traceback" not in ended.stdout, ended
 
 
 def test_a_death_is_an_exception(run):
