@@ -22,7 +22,7 @@ class Mutex:
 
     def __init__(self, job, initial, *, shadow=False):
         layout = Layout(initial)
-        self._data = MutexData(job, layout.initial, shadow)
+        self._data = MutexData(job, layout.initial, layout.dtype, layout.shape, shadow)
         self._shown = Shown(layout, self._data)
 
     @property

@@ -24,7 +24,7 @@ class Region:
         self._dtype, self._size = numpy.dtype(dtype), int(size)
         if self._dtype.hasobject or self._dtype.itemsize == 0:
             raise TypeError(f"elements of {self._dtype} cannot be shared: use numbers")
-        self._data = RegionData(job, self._size, self._dtype.itemsize, page, placement, checked)
+        self._data = RegionData(job, self._size, self._dtype, page, placement, checked)
 
     @property
     def dtype(self):

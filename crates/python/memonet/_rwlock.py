@@ -49,7 +49,8 @@ class RwLock:
 
     def __init__(self, job, initial, *, shadow=False):
         self._layout = Layout(initial)
-        self._data = RwLockData(job, self._layout.initial, shadow)
+        layout = self._layout
+        self._data = RwLockData(job, layout.initial, layout.dtype, layout.shape, shadow)
 
     @property
     def dtype(self):

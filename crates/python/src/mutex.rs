@@ -7,10 +7,10 @@
 
 use crate::blocking;
 use crate::errors::freed;
-use crate::job::Job;
+use crate::job::{Job, elements_of};
 use crate::place::export;
 use crate::window::duration;
-use memonet_core::dsm;
+use memonet_core::dsm::{self, LockOptions};
 use memonet_core::unstable::segment;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
@@ -64,8 +64,14 @@ impl MutexData {
 impl MutexData {
     /// Makes a mutex whose data begin as those of `initial`. Collective.
     #[new]
-    #[pyo3(signature = (job, initial, shadow=false))]
-    fn new(job: &Bound<'_, Job>, initial: &Bound<'_, PyAny>, shadow: bool) -> PyResult<Self> {
+    fn new(
+        job: &Bound<'_, Job>,
+        initial: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        shape: Vec<usize>,
+        shadow: bool,
+    ) -> PyResult<Self> {
+        let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), crate::buffer::Buffer::of(initial)?);
         let bytes = buffer.bytes();
         let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
@@ -73,10 +79,7 @@ impl MutexData {
         // vector is private and has room for them.
         unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
         let job = &job.get().job;
-        let mutex = blocking::wait(py, || match shadow {
-            true => dsm::Mutex::with_shadow(job, &data[..]),
-            false => dsm::Mutex::new(job, &data[..]),
-        })?;
+        let mutex = blocking::wait(py, || dsm::Mutex::with(job, &data[..], options))?;
         let state = State { held: None, exports: 0, mutex: Some(Arc::new(mutex)) };
         Ok(MutexData { bytes, state: Mutex::new(state) })
     }

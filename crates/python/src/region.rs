@@ -3,7 +3,7 @@
 use crate::blocking;
 use crate::buffer::Buffer;
 use crate::errors::{freed, value_error};
-use crate::job::Job;
+use crate::job::{Job, elements_of};
 use memonet_core::dsm::{self, Placement, RegionOptions};
 use memonet_core::unstable::segment;
 use memonet_core::{Plain, Result};
@@ -92,12 +92,12 @@ impl RegionData {
 
 #[pymethods]
 impl RegionData {
-    /// Makes a region of `len` elements of `size` bytes. Collective.
+    /// Makes a region of `len` elements. Collective.
     #[new]
     fn new(
         job: &Bound<'_, Job>,
         len: usize,
-        size: usize,
+        dtype: &Bound<'_, PyAny>,
         page: usize,
         placement: &str,
         checked: bool,
@@ -112,7 +112,10 @@ impl RegionData {
                 )));
             }
         };
+        let (size, name) =
+            (dtype.getattr("itemsize")?.extract::<usize>()?, elements_of(dtype, &[])?);
         let options = RegionOptions::new().placement(placement).page(page).checked(checked);
+        let options = options.elements(name);
         let (py, job) = (job.py(), &job.get().job);
         let word = [8, 4, 2].into_iter().find(|&word| size.is_multiple_of(word)).unwrap_or(1);
         let words = size / word;

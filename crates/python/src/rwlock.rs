@@ -7,10 +7,10 @@
 use crate::blocking;
 use crate::buffer::Buffer;
 use crate::errors::freed;
-use crate::job::Job;
+use crate::job::{Job, elements_of};
 use crate::place::export;
 use crate::window::duration;
-use memonet_core::dsm::{ReadGuard, RwLock, WriteGuard};
+use memonet_core::dsm::{LockOptions, ReadGuard, RwLock, WriteGuard};
 use memonet_core::unstable::segment;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
@@ -36,7 +36,14 @@ pub struct RwLockData {
 impl RwLockData {
     /// Makes a lock whose data begin as those of `initial`. Collective.
     #[new]
-    fn new(job: &Bound<'_, Job>, initial: &Bound<'_, PyAny>, shadow: bool) -> PyResult<Self> {
+    fn new(
+        job: &Bound<'_, Job>,
+        initial: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        shape: Vec<usize>,
+        shadow: bool,
+    ) -> PyResult<Self> {
+        let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), Buffer::of(initial)?);
         let bytes = buffer.bytes();
         let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
@@ -44,10 +51,7 @@ impl RwLockData {
         // vector is private and has room for them.
         unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
         let job = &job.get().job;
-        let lock = blocking::wait(py, || match shadow {
-            true => RwLock::with_shadow(job, &data[..]),
-            false => RwLock::new(job, &data[..]),
-        })?;
+        let lock = blocking::wait(py, || RwLock::with(job, &data[..], options))?;
         Ok(RwLockData { bytes, lock: Mutex::new(Some(Arc::new(lock))) })
     }
 

@@ -12,7 +12,7 @@ use crate::blocking;
 use crate::buffer::Raw;
 use crate::elements::{Elements, Staged};
 use crate::errors::freed;
-use crate::job::{Job, dtype_of, shape_of};
+use crate::job::{Job, dtype_of, elements_of, shape_of};
 use crate::kind::{Kind, with_word};
 use crate::place::{Part, Place};
 use crate::window::{duration, element};
@@ -143,7 +143,7 @@ impl Supersteps {
         let (py, job) = (job.py(), &job.get().job);
         let dtype = dtype_of(&dtype.map_or_else(|| py.None().into_bound(py), Bound::clone))?;
         let (kind, (shape, len)) = (Kind::of(&dtype)?, shape_of(shape)?);
-        let options = crate::job::elements_of(&dtype, &shape)?;
+        let options = WindowOptions::new().elements(elements_of(&dtype, &shape)?);
         let steps = blocking::wait(py, || {
             Ok(with_word!(kind, T => make::<T>(job, len, 1, overlapped, options)?, bytes size => {
                 make::<u8>(job, len, size, overlapped, options)?
