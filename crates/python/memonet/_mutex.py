@@ -1,7 +1,7 @@
 """A mutex that owns its data."""
 
 from ._memonet import MutexData
-from ._shown import Layout, Shown
+from ._shown import Layout, Shown, leave
 
 
 class Mutex:
@@ -54,13 +54,8 @@ class Mutex:
 
     __enter__ = acquire
 
-    def __exit__(self, kind, *_):
-        try:
-            self.release()
-        except BufferError:
-            # The traceback of an exception may be what keeps the views: it says more.
-            if kind is None:
-                raise
+    def __exit__(self, _kind, raised, _trace):
+        leave(self.release, raised)
 
     def free(self):
         """Gives up this PE's handle. The memory is used again when all PEs have."""

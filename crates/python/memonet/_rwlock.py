@@ -1,7 +1,7 @@
 """A lock for readers and writers that owns its data."""
 
 from ._memonet import RwLockData
-from ._shown import Layout, Shown
+from ._shown import Layout, Shown, leave
 
 
 class _Guard:
@@ -19,13 +19,8 @@ class _Guard:
     def __enter__(self):
         return self._shown.show()
 
-    def __exit__(self, kind, *_):
-        try:
-            self.release()
-        except BufferError:
-            # The traceback of an exception may be what keeps the views: it says more.
-            if kind is None:
-                raise
+    def __exit__(self, _kind, raised, _trace):
+        leave(self.release, raised)
 
 
 class RwLock:

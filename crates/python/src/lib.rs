@@ -9,7 +9,7 @@
 //! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
 //! | `buffer`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
-//! | `exclusive` | handles that one thread uses at a time |
+//! | `exclusive`, `kept` | handles that one thread uses at a time; guards, beside their locks |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
 //! | `caller` | the program's line, for reports and timelines |
 //! | `errors` | the core's errors as exceptions |
@@ -50,7 +50,8 @@
 //! # Fork
 //!
 //! A child of `os.fork` is not the PE: the core refuses it all calls that wait, and lets it read
-//! and write near memory. `multiprocessing` may fork before or after `memonet.init`.
+//! and write near memory. It has copies of the PE's guards, which give nothing back (`kept`).
+//! `multiprocessing` may fork before or after `memonet.init`.
 //!
 //! # The end
 //!
@@ -69,6 +70,7 @@ mod event;
 mod exclusive;
 mod into;
 mod job;
+mod kept;
 mod kind;
 mod messages;
 mod multicast;

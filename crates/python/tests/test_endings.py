@@ -285,6 +285,56 @@ def test_children_are_not_the_pe(run_near):
     run_near(2, body)
 
 
+def test_children_give_nothing_back(run_near):
+    def body(job):
+        def child(call):
+            """Calls it in a process that is forked off."""
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    call()
+                except memonet.Error as error:
+                    os._exit(0 if "forked off" in str(error) else 2)
+                os._exit(1)
+            assert os.waitpid(pid, 0)[1] >> 8 == 0
+
+        def drop(held):
+            held.clear()
+            job.barrier()  # is refused
+
+        mutex, lock = memonet.Mutex(job, np.zeros(4)), memonet.RwLock(job, np.zeros(4))
+        rights = job.restricted(4, "int64", right=lambda home, holder: "read+write")
+        remotes = [rights.remote(1 - job.pe, 0)]
+        if job.pe == 0:
+            child(mutex.acquire)
+            child(lock.try_read)
+            guard, array = lock.write(), mutex.acquire()
+            array[0] = 7
+            child(mutex.release)
+            child(guard.release)
+            child(lambda: drop(remotes))
+            with guard as data:
+                data[0] = 8
+                job.barrier()
+                job.barrier()
+            mutex.release()
+            remotes.clear()
+        else:
+            job.barrier()
+            assert mutex.try_acquire() is None and lock.try_read() is None
+            try:
+                rights.revoke(wait=True, timeout=0.2)
+                raise AssertionError("PE 0 has a remote")
+            except memonet.Timeout:
+                job.barrier()
+            with mutex as array, lock.read() as data:
+                assert (array[0], data[0]) == (7, 8)
+            rights.revoke(wait=True, timeout=60.0)
+        job.barrier()
+
+    run_near(2, body)
+
+
 def test_threads():
     def body(job):
         w = job.window(1, "int64")
