@@ -194,15 +194,15 @@ pub fn wait<R: Send>(
     result.map_err(|error| ended(py, error))
 }
 
-/// Whether a wait may look with the interpreter's lock in hand. Where the lock is shared with the PE
-/// that is waited for, looking with it is in vain. In a simulation a look with a limit would take
-/// time.
+/// Whether a wait may look with the interpreter's lock in hand. Where the lock is shared with the
+/// PE that is waited for, looking with it is in vain. In a simulation a look with a limit would
+/// take time.
 pub fn looks(job: &Job, shares_interpreter: bool) -> bool {
     !shares_interpreter && job.fabric().is_none()
 }
 
-/// Makes a call of the core that waits for so long at most. If it `looks`, it first does so with the
-/// interpreter's lock in hand.
+/// Makes a call of the core that waits for so long at most. If it `looks`, it first does so with
+/// the interpreter's lock in hand.
 pub fn look_then_wait<R: Send>(
     py: Python<'_>,
     looks: bool,

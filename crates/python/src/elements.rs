@@ -3,6 +3,7 @@
 use crate::buffer::{Buffer, Raw};
 use crate::errors::type_error;
 use crate::kind::{Kind, with_word};
+use crate::ndarray;
 use crate::scalar::Scalar;
 use crate::strides::{Layout, each_run};
 use memonet_core::Word;
@@ -11,16 +12,26 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 
 /// The source of a put.
-pub enum Elements {
+pub enum Elements<'py> {
+    /// NumPy's array, which this keeps, and its elements, which lie without gaps.
+    Block { start: Raw, count: usize, array: Bound<'py, PyAny> },
     /// An array, or whatever has a buffer.
     Array(Buffer),
     /// The bytes of a number that was given in place of an array.
     Number([u8; 8]),
 }
 
-impl Elements {
-    /// The elements of an array of this kind, or a number.
-    pub fn of(kind: Kind, source: &Bound<'_, PyAny>) -> PyResult<Elements> {
+impl<'py> Elements<'py> {
+    /// The elements of an array of this kind, which is that of `dtype`, or a number.
+    pub fn of(
+        kind: Kind,
+        dtype: &Py<PyAny>,
+        source: &Bound<'py, PyAny>,
+    ) -> PyResult<Elements<'py>> {
+        if let Some(block) = ndarray::block(source, dtype) {
+            let (start, count) = (block.start, block.count);
+            return Ok(Elements::Block { start, count, array: source.clone() });
+        }
         let is_number = source.is_exact_instance_of::<PyFloat>()
             || source.is_exact_instance_of::<PyInt>()
             || source.is_exact_instance_of::<PyBool>();
@@ -45,6 +56,7 @@ impl Elements {
     /// The first byte of the first element.
     pub fn start(&self) -> Raw {
         match self {
+            Elements::Block { start, .. } => *start,
             Elements::Array(buffer) => buffer.start(),
             Elements::Number(bytes) => Raw(bytes.as_ptr().cast_mut()),
         }
@@ -53,6 +65,7 @@ impl Elements {
     /// Number of elements of `size` bytes, where they lie without gaps.
     pub fn block(&self, size: usize) -> Option<usize> {
         match self {
+            Elements::Block { count, .. } => Some(*count),
             Elements::Array(buffer) => buffer.is_block().then(|| buffer.bytes() / size),
             Elements::Number(_) => Some(1),
         }
@@ -61,6 +74,10 @@ impl Elements {
     /// Shape and strides of elements of `size` bytes.
     pub fn layout(&self, size: usize) -> Layout {
         match self {
+            Elements::Block { count, array, .. } => {
+                let shape = array.getattr("shape").and_then(|shape| shape.extract::<Vec<usize>>());
+                Layout::contiguous(&shape.unwrap_or_else(|_| vec![*count]), size)
+            }
             Elements::Array(buffer) => buffer.layout(),
             Elements::Number(_) => Layout::contiguous(&[], size),
         }

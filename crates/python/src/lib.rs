@@ -8,7 +8,7 @@
 //! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `messages`, `supersteps`, `event`, `barrier` | the classes |
 //! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
-//! | `buffer`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
+//! | `buffer`, `ndarray`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
 //! | `exclusive`, `kept` | handles that one thread uses at a time; guards, beside their locks |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
 //! | `caller` | the program's line, for reports and timelines |
@@ -76,6 +76,7 @@ mod messages;
 mod multicast;
 mod mutex;
 mod nbi;
+mod ndarray;
 mod place;
 mod region;
 mod remote;

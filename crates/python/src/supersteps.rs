@@ -188,7 +188,8 @@ impl Supersteps {
     /// may be received.
     fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, steps) = (index.py(), self.steps()?);
-        let (index, from) = (element(&self.shape, index)?, Elements::of(self.kind, source)?);
+        let (index, from) =
+            (element(&self.shape, index)?, Elements::of(self.kind, &self.dtype, source)?);
         let size = self.kind.size();
         // See the head of the file.
         let block = from.block(size).filter(|_| pe != self.job.pe());
@@ -207,8 +208,8 @@ impl Supersteps {
         unless_in_use(put)
     }
 
-    /// What this PE has received: an array that shows it without a copy, and cannot be written, until
-    /// the next `step`. Copy what you need longer.
+    /// What this PE has received: an array that shows it without a copy, and cannot be written,
+    /// until the next `step`. Copy what you need longer.
     #[getter]
     fn received<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (steps, (_, start)) = (self.steps()?, self.now()?);

@@ -5,6 +5,7 @@ use crate::buffer::{Buffer, Raw};
 use crate::cells::{Cells, Signal, Terms, Which, comparison};
 use crate::elements::{Elements, Staged};
 use crate::errors::{freed, raise, type_error, value_error};
+use crate::ndarray;
 use crate::place::Part;
 use crate::remote::{Remote, signal_op};
 use crate::strides::{Layout, each_run};
@@ -89,13 +90,13 @@ impl Window {
     fn put_elements(
         &self,
         py: Python<'_>,
+        cells: &dyn Cells,
         pe: usize,
         index: &Bound<'_, PyAny>,
-        from: &Elements,
+        from: &Elements<'_>,
         signal: Option<Signal<'_>>,
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (cells, size) = (&*cells, cells.kind().size());
+        let size = cells.kind().size();
         let (Some(count), false) = (from.block(size), self.is_own(cells, pe, from.start())) else {
             let at = self.byte(index, cells)?;
             let to = Layout::contiguous(&from.layout(size).shape, size);
@@ -127,7 +128,7 @@ impl Window {
         py: Python<'_>,
         pe: usize,
         (at, to): (usize, &Layout),
-        from: &Elements,
+        from: &Elements<'_>,
         signal: Option<Signal<'_>>,
     ) -> PyResult<()> {
         let cells = self.cells()?;
@@ -180,21 +181,21 @@ impl Window {
         Ok(buffer)
     }
 
-    /// Gets elements of `pe`'s part, from element `index` on, into an array without gaps.
+    /// Gets `count` elements of `pe`'s part, from element `index` on, to memory that the caller
+    /// keeps.
     fn get_block(
         &self,
         py: Python<'_>,
+        cells: &dyn Cells,
         pe: usize,
         index: &Bound<'_, PyAny>,
-        buffer: &Buffer,
+        (start, count): (Raw, usize),
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (index, start, bytes) = (self.index(index)?, buffer.start(), buffer.bytes());
-        let count = bytes / cells.kind().size();
-        self.check_block(py, pe, index, count, &*cells)?;
-        blocking::call(py, self.is_long(pe, bytes), || {
+        let index = self.index(index)?;
+        self.check_block(py, pe, index, count, cells)?;
+        blocking::call(py, self.is_long(pe, count * cells.kind().size()), || {
             let start = &start;
-            // SAFETY: the array's elements, which `buffer` keeps.
+            // SAFETY: the elements that the caller keeps.
             unsafe { cells.get(pe, index, *start, count) }
         })
     }
@@ -373,8 +374,9 @@ impl Window {
 
     /// Copies an array, or a number, to `pe`'s part, from element `index` on.
     fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
-        let from = Elements::of(self.cells()?.kind(), source)?;
-        self.put_elements(source.py(), pe, index, &from, None)
+        let cells = self.cells()?;
+        let from = Elements::of(cells.kind(), &self.dtype, source)?;
+        self.put_elements(source.py(), &*cells, pe, index, &from, None)
     }
 
     /// `put`, and then an update of a signal word of that PE. Whoever sees the signal sees the
@@ -391,10 +393,11 @@ impl Window {
         value: u64,
         op: &str,
     ) -> PyResult<()> {
-        let (from, words) = (Elements::of(self.cells()?.kind(), source)?, signals.get().cells()?);
+        let (cells, words) = (self.cells()?, signals.get().cells()?);
+        let from = Elements::of(cells.kind(), &self.dtype, source)?;
         let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
         let signal = (&*words, signal, signal_op(op)?, value);
-        self.put_elements(source.py(), pe, index, &from, Some(signal))
+        self.put_elements(source.py(), &*cells, pe, index, &from, Some(signal))
     }
 
     /// Copies elements of `pe`'s part from `index` on: into an array, or `count` of them into a new
@@ -419,10 +422,17 @@ impl Window {
                 py.import("numpy")?.call_method1("empty", (shape, &self.dtype))?
             }
         };
+        let block = ndarray::block(&into, &self.dtype)
+            .filter(|block| block.can_be_filled && !self.is_own(&*cells, pe, block.start));
+        if let Some(block) = block {
+            self.get_block(py, &*cells, pe, index, (block.start, block.count))?;
+            return Ok(into);
+        }
         let buffer = self.destination(&*cells, pe, &into)?;
         let size = cells.kind().size();
         if buffer.is_block() {
-            self.get_block(py, pe, index, &buffer)?;
+            let place = (buffer.start(), buffer.bytes() / size);
+            self.get_block(py, &*cells, pe, index, place)?;
         } else {
             let from = Layout::contiguous(&buffer.layout().shape, size);
             self.get_runs(py, pe, (self.byte(index, &*cells)?, &from), &buffer)?;
@@ -442,7 +452,7 @@ impl Window {
     ) -> PyResult<()> {
         let (py, cells) = (source.py(), self.cells()?);
         let (at, to) = Self::place(&*cells, view)?;
-        let from = Elements::of(cells.kind(), source)?;
+        let from = Elements::of(cells.kind(), &self.dtype, source)?;
         let shape = from.layout(cells.kind().size()).shape;
         if shape != to.shape {
             return Err(value_error(format!(

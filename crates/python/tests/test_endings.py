@@ -52,6 +52,115 @@ def test_ctrl_c_ends_waits(run_near):
     assert (ended.returncode, ended.stdout) == (9, "done\n"), ended
 
 
+# A PE of a simulated machine has no threads, and so no timers.
+@pytest.mark.parametrize("run", ["near", "far"], indirect=True)
+def test_ctrl_c_ends_every_kind_of_wait(run):
+    def body(job):
+        word, w, signals = job.window(1, "int64"), job.window(4, "int64"), job.window(1, "uint64")
+        mutex, lock = memonet.Mutex(job, np.zeros(1)), memonet.RwLock(job, np.zeros(1))
+        messages, steps = memonet.Messages(job, 8, 1), memonet.Supersteps(job, 1)
+        channel = memonet.Multicast(job, 1, dtype="int64")
+        rights = job.restricted(1, "int64", right=lambda home, holder: "read+write")
+        barrier, region = job.world.new_barrier(), memonet.Region(job, 10)
+        teams = [job.team([0, 1]) for _ in range(6)]
+        if job.pe == 1:
+            remote = rights.remote(0, 0)
+            with mutex, lock.write():
+                word.remote(0, 0).store(1)
+                while True:  # the job ends
+                    word.wait_until(0, "==", 1)
+        word.wait_until(0, "==", 1)
+        barrier.arrive()
+        messages.send(0, b"full")
+        waits = [
+            lambda: w.wait_until(0, "==", 1),
+            lambda: w.wait_until_any([0, 1], "==", 1),
+            lambda: w.wait_until_all([0, 1], "==", 1),
+            lambda: w.wait_until_some([0, 1], "==", 1, timeout=60.0),
+            lambda: signals.wait_until(0, ">", 0, depends_on=[1]),
+            mutex.acquire,
+            lambda: mutex.acquire(timeout=60.0),
+            lock.read,
+            lock.write,
+            barrier.wait,
+            lambda: messages.send(0, b"more"),
+            lambda: messages.recv(1),
+            channel.recv,
+            steps.step,
+            lambda: rights.revoke(wait=True),
+            teams[0].barrier,
+            lambda: teams[1].all_reduce(1.0),
+            lambda: teams[2].broadcast(None, 1),
+            lambda: teams[3].all_gather_object("x"),
+            lambda: teams[4].new_barrier(),
+            lambda: teams[5].split(0),
+            region.barrier,
+            lambda: job.window(1),
+        ]
+        for number, wait in enumerate(waits):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                wait()
+                raise AssertionError(f"wait {number} has ended")
+            except KeyboardInterrupt:
+                pass
+            except memonet.Error as error:
+                # What was interrupted before has made the world's barrier unusable.
+                assert number >= len(waits) - 2, (number, error)
+                try:
+                    time.sleep(10)
+                    raise AssertionError("no signal came")
+                except KeyboardInterrupt:
+                    pass
+        print("all", flush=True)
+        job.exit(9)
+
+    ended = run.start(2, body)
+    assert (ended.returncode, ended.stdout) == (9, "all\n"), ended
+
+
+def test_what_outlives_its_job(run_near):
+    def body(job):
+        import gc
+
+        w, steps = job.window(4), memonet.Supersteps(job, 3)
+        gone = job.window(4)
+        array, received = w.local, steps.received
+        capsule = np.from_dlpack(gone)
+        gone.free()
+        for call in (lambda: gone.local, gone.__dlpack__, lambda: np.asarray(gone)):
+            try:
+                call()
+                raise AssertionError("the window was freed")
+            except RuntimeError as error:
+                assert "freed" in str(error), error
+        messages, remote = memonet.Messages(job, 8), w.remote(job.pe, 0)
+        mutex = memonet.Mutex(job, np.zeros(3))
+        job.barrier()
+        job.finalize()
+        array[:] = 3
+        capsule[:] = 4
+        remote.store(5.0)
+        assert array.tolist() == [5, 3, 3, 3] and not received.any()
+        for call in (
+            job.barrier,
+            messages.recv,
+            steps.step,
+            mutex.acquire,
+            lambda: job.window(1),
+            lambda: w.wait_until(0, "==", 9.0, timeout=0.1),
+        ):
+            try:
+                call()
+            except memonet.Error:
+                pass
+        del w, steps, messages, mutex, job
+        gc.collect()
+        assert (array[1:] == 3).all() and (capsule == 4).all() and remote.load() == 5
+
+    run_near(2, body)
+
+
 def test_ctrl_c_beside_waits_of_another_thread(run_near):
     def body(job):
         w, team = job.window(2, "int64"), job.team([0])

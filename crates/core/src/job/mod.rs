@@ -301,8 +301,8 @@ impl Job {
         self.pe.far_fabric().map_or(Ok(()), |fabric| fabric.take_part(to_successor))
     }
 
-    /// For front ends of languages in which programs fork: refuses a process that this PE has forked
-    /// off, and that [is not the PE](crate::unstable::ending).
+    /// For front ends of languages in which programs fork: refuses a process that this PE has
+    /// forked off, and that [is not the PE](crate::unstable::ending).
     ///
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) in such a process.
