@@ -74,6 +74,11 @@ class Region:
         """Releases, waits until all PEs have called, and acquires. Collective."""
         self._data.barrier()
 
+    def stats(self):
+        """What this PE has done with the region so far: a dictionary of `uses`, `hits` (that needed
+        nothing from another PE), `handovers`, `messages` and their `bytes`."""
+        return self._data.stats()
+
     def free(self):
         """Gives up this PE's handle. The memory is used again when all PEs have."""
         self._data.free()

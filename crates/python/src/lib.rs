@@ -11,6 +11,7 @@
 //! | `buffer`, `ndarray`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
 //! | `exclusive`, `kept` | handles that one thread uses at a time; guards, beside their locks |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
+//! | `counts` | statistics of what is shared |
 //! | `caller` | the program's line, for reports and timelines |
 //! | `errors` | the core's errors as exceptions |
 //!
@@ -64,6 +65,7 @@ mod blocking;
 mod buffer;
 mod caller;
 mod cells;
+mod counts;
 mod elements;
 mod errors;
 mod event;

@@ -6,6 +6,7 @@
 //! has given, and says which array is left.
 
 use crate::blocking;
+use crate::counts::{self, Counts};
 use crate::errors::{freed, raise};
 use crate::job::{Job, elements_of};
 use crate::kept::Kept;
@@ -127,6 +128,11 @@ impl MutexData {
         let held =
             held.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the mutex"))?;
         blocking::wait(py, || held.release(dsm::Guard::release))
+    }
+
+    /// What this PE has done with the mutex so far.
+    fn stats(&self, py: Python<'_>) -> PyResult<Counts> {
+        Ok(counts::of(self.mutex(py)?.stats()))
     }
 
     /// How many buffers show the data.

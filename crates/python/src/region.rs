@@ -2,6 +2,7 @@
 
 use crate::blocking;
 use crate::buffer::Buffer;
+use crate::counts::{self, Counts};
 use crate::errors::{freed, value_error};
 use crate::job::{Job, elements_of};
 use memonet_core::dsm::{self, Placement, RegionOptions};
@@ -21,6 +22,7 @@ trait Pages: Send + Sync {
     fn release(&self) -> Result<()>;
     fn acquire(&self) -> Result<()>;
     fn barrier(&self) -> Result<()>;
+    fn stats(&self) -> dsm::Stats;
 }
 
 /// Private copies of elements.
@@ -60,6 +62,10 @@ impl<T: Plain + Default> Pages for dsm::Region<T> {
 
     fn barrier(&self) -> Result<()> {
         dsm::Region::barrier(self)
+    }
+
+    fn stats(&self) -> dsm::Stats {
+        dsm::Region::stats(self)
     }
 }
 
@@ -168,6 +174,11 @@ impl RegionData {
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         let pages = self.pages()?;
         blocking::wait(py, || pages.barrier())
+    }
+
+    /// What this PE has done with the region so far.
+    fn stats(&self) -> PyResult<Counts> {
+        Ok(counts::of(self.pages()?.stats()))
     }
 
     /// Gives up this PE's handle.

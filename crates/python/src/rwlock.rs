@@ -6,6 +6,7 @@
 
 use crate::blocking;
 use crate::buffer::Buffer;
+use crate::counts::{self, Counts};
 use crate::errors::{freed, raise};
 use crate::job::{Job, elements_of};
 use crate::kept::Kept;
@@ -74,6 +75,12 @@ impl RwLockData {
         let keep = |held| Some(Kept::new(&self.job, lock, held));
         let state = |held| Mutex::new(State { held: keep(held), exports: 0 });
         Ok(held.map(|held| RwLockGuard { bytes: self.bytes, state: state(held) }))
+    }
+
+    /// What this PE has done with the lock so far.
+    fn stats(&self) -> PyResult<Counts> {
+        let lock = self.held().clone().ok_or_else(|| freed("lock"))?;
+        Ok(counts::of(lock.stats()))
     }
 
     /// Gives up this PE's handle. A guard keeps it until it is released.

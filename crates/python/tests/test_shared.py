@@ -228,3 +228,24 @@ def test_a_mutex_is_freed_while_a_thread_waits(run_near):
         job.barrier()
 
     run_near(2, body)
+
+
+def test_statistics(run):
+    def body(job):
+        mutex, lock = memonet.Mutex(job, np.zeros(1)), memonet.RwLock(job, np.zeros(1))
+        region = memonet.Region(job, 1000)
+        for shared in (mutex, lock, region):
+            assert shared.stats()["uses"] == 0, shared
+        for _ in range(3):
+            with mutex as array, lock.write() as data:
+                array += 1
+                data += 1
+        region[0:1000] = 1
+        region.barrier()
+        assert mutex.stats()["uses"] == lock.stats()["uses"] == 3
+        counts = region.stats()
+        assert sorted(counts) == ["bytes", "handovers", "hits", "messages", "uses"], counts
+        assert counts["uses"] >= 1 and counts["hits"] <= counts["uses"], counts
+        job.barrier()
+
+    run(2, body)
