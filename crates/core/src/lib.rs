@@ -112,6 +112,7 @@ pub mod unstable {
 
 pub use base::access::Access;
 pub use base::compare::Cmp;
+pub use base::element::ElementName;
 pub use base::error::{Call, Cause, Error, Lost, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};

@@ -25,10 +25,10 @@
 //!   next follows only after the other side has seen the one before: each slot has words of its
 //!   own for that.
 //! * **I4.** *Threads.* One thread at a time sends to a PE, and one takes what came from a PE: each
-//!   such pair has a lock. A thread that waits for room holds the lock of its receiver, and those
-//!   behind it could not send either.
+//!   such pair has a lock. A thread that waits holds neither, so the others keep their deadlines.
 
 use crate::base::error::{Error, Result};
+use crate::base::shm;
 use crate::base::{lock, shows, try_lock};
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
@@ -37,7 +37,7 @@ use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Bytes of the length before a message.
@@ -88,6 +88,19 @@ pub struct Messages {
 }
 
 shows!([] Messages as "Messages", |it| most = it.most, depth = it.depth);
+
+/// The bytes of a message, which can be read during the call that sends it.
+#[derive(Clone, Copy)]
+struct Contents {
+    from: *const u8,
+    bytes: usize,
+}
+
+impl From<&[u8]> for Contents {
+    fn from(message: &[u8]) -> Self {
+        Contents { from: message.as_ptr(), bytes: message.len() }
+    }
+}
 
 #[derive(Default)]
 struct Outbox {
@@ -147,7 +160,7 @@ impl Messages {
     #[track_caller]
     pub fn send(&self, pe: usize, message: &[u8]) -> Result<()> {
         self.pe.waiting_call("Messages::send", None, || {
-            self.send_within(pe, message, &Limit::none()).map(drop)
+            self.send_within(pe, message.into(), &Limit::none())
         })
     }
 
@@ -157,16 +170,7 @@ impl Messages {
     /// As for [`send`](Self::send).
     #[track_caller]
     pub fn try_send(&self, pe: usize, message: &[u8]) -> Result<bool> {
-        self.pe.call("Messages::try_send", None, || {
-            self.check(pe, message)?;
-            // Another thread that has the lock waits for room, or uses up what there is.
-            let Some(mut outbox) = try_lock(&self.outboxes[pe]) else { return Ok(false) };
-            let has_room = wait::test(&self.pe, || self.has_room(pe, outbox.sent + 1)).is_some();
-            if has_room {
-                self.put(pe, &mut outbox, message)?;
-            }
-            Ok(has_room)
-        })
+        self.pe.call("Messages::try_send", None, || self.send_at_once(pe, message.into()))
     }
 
     /// [`send`](Self::send) that gives up after `timeout`.
@@ -176,8 +180,42 @@ impl Messages {
     #[track_caller]
     pub fn send_timeout(&self, pe: usize, message: &[u8], timeout: Duration) -> Result<()> {
         self.pe.waiting_call("Messages::send_timeout", None, || {
-            self.send_within(pe, message, &Limit::new(timeout))
+            self.send_within(pe, message.into(), &Limit::new(timeout))
         })
+    }
+
+    /// For front ends: [`send`](Self::send) of `bytes` bytes that other threads or PEs may write
+    /// meanwhile, so that there can be no reference to them. Gives up after `timeout`, if there is
+    /// one.
+    ///
+    /// # Errors
+    /// As for [`send_timeout`](Self::send_timeout).
+    ///
+    /// # Safety
+    /// `from` can be read for so many bytes.
+    #[track_caller]
+    pub unsafe fn send_from(
+        &self,
+        pe: usize,
+        from: *const u8,
+        bytes: usize,
+        timeout: Option<Duration>,
+    ) -> Result<()> {
+        self.pe.waiting_call("Messages::send", None, || {
+            self.send_within(pe, Contents { from, bytes }, &timeout.into())
+        })
+    }
+
+    /// For front ends: [`try_send`](Self::try_send), as [`send_from`](Self::send_from).
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    ///
+    /// # Safety
+    /// As for [`send_from`](Self::send_from).
+    #[track_caller]
+    pub unsafe fn try_send_from(&self, pe: usize, from: *const u8, bytes: usize) -> Result<bool> {
+        self.pe.call("Messages::try_send", None, || self.send_at_once(pe, Contents { from, bytes }))
     }
 
     /// Receives the next message of any PE into `message`, whose contents it replaces; gives its
@@ -200,13 +238,36 @@ impl Messages {
     #[track_caller]
     pub fn recv_from(&self, pe: usize, message: &mut Vec<u8>) -> Result<()> {
         self.pe.waiting_call("Messages::recv_from", None, || {
-            self.check(pe, &[])?;
-            while !self.take(pe, message)? {
-                let of = [pe];
-                let terms = Terms::forever(Awaiting::WordOf(&of, None));
-                wait::until(&self.pe, terms, || self.has_come(pe).then_some(()))?;
-            }
-            Ok(())
+            self.recv_from_within(pe, message, &Limit::none())
+        })
+    }
+
+    /// [`recv_from`](Self::recv_from) that gives up after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`recv_from`](Self::recv_from), and [`Timeout`](Error::Timeout).
+    #[track_caller]
+    pub fn recv_from_timeout(
+        &self,
+        pe: usize,
+        message: &mut Vec<u8>,
+        timeout: Duration,
+    ) -> Result<()> {
+        self.pe.waiting_call("Messages::recv_from_timeout", None, || {
+            self.recv_from_within(pe, message, &Limit::new(timeout))
+        })
+    }
+
+    /// [`recv_from`](Self::recv_from), if a message is there; false otherwise.
+    ///
+    /// # Errors
+    /// [`NoSuchPe`](Error::NoSuchPe); what the fabric reports.
+    #[track_caller]
+    pub fn try_recv_from(&self, pe: usize, message: &mut Vec<u8>) -> Result<bool> {
+        self.pe.call("Messages::try_recv_from", None, || {
+            self.check(pe, 0)?;
+            let has_come = wait::test(&self.pe, || self.has_come(pe).then_some(())).is_some();
+            Ok(has_come && self.take(pe, message)?)
         })
     }
 
@@ -237,11 +298,11 @@ impl Messages {
         })
     }
 
-    fn check(&self, pe: usize, message: &[u8]) -> Result<()> {
+    fn check(&self, pe: usize, bytes: usize) -> Result<()> {
         if pe >= self.pe.npes() {
             return Err(Error::NoSuchPe { pe, npes: self.pe.npes(), call: None });
         }
-        if message.len() > self.most {
+        if bytes > self.most {
             return Err(Error::misuse(
                 "a message is longer than the most bytes with which its Messages were made",
             ));
@@ -272,26 +333,53 @@ impl Messages {
         (self.words.look(self.returned(pe, number)) >= before).then_some(())
     }
 
-    fn send_within(&self, pe: usize, message: &[u8], limit: &Limit) -> Result<()> {
-        self.check(pe, message)?;
-        let mut outbox = lock(&self.outboxes[pe]);
+    /// The right to put the next message to `pe`, if there is room for it and no other thread puts
+    /// one at this moment.
+    fn room(&self, pe: usize) -> Option<MutexGuard<'_, Outbox>> {
+        let outbox = try_lock(&self.outboxes[pe])?;
+        self.has_room(pe, outbox.sent + 1).map(|()| outbox)
+    }
+
+    fn send_within(&self, pe: usize, message: Contents, limit: &Limit) -> Result<()> {
+        self.check(pe, message.bytes)?;
         let of = [pe];
         let terms = Terms::new(Awaiting::WordOf(&of, None), limit.patience());
-        wait::until(&self.pe, terms, || self.has_room(pe, outbox.sent + 1))?;
+        let mut outbox = wait::until(&self.pe, terms, || self.room(pe))?;
         self.put(pe, &mut outbox, message)
     }
 
+    fn send_at_once(&self, pe: usize, message: Contents) -> Result<bool> {
+        self.check(pe, message.bytes)?;
+        match wait::test(&self.pe, || self.room(pe)) {
+            Some(mut outbox) => self.put(pe, &mut outbox, message).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// Puts a message into its slot, which is free, and announces it.
-    fn put(&self, pe: usize, outbox: &mut Outbox, message: &[u8]) -> Result<()> {
+    fn put(&self, pe: usize, outbox: &mut Outbox, message: Contents) -> Result<()> {
         let number = outbox.sent + 1;
-        outbox.buffer.clear();
-        outbox.buffer.extend((message.len() as u64).to_ne_bytes());
-        outbox.buffer.extend(message);
+        let buffer = &mut outbox.buffer;
+        buffer.resize(HEADER + message.bytes, 0);
+        buffer[..HEADER].copy_from_slice(&(message.bytes as u64).to_ne_bytes());
+        // SAFETY: whoever has made `message` promises its bytes; the buffer is private, and has
+        // room for them.
+        unsafe { shm::copy(buffer[HEADER..].as_mut_ptr(), message.from, message.bytes) };
         let (me, set) = (self.pe.me(), SignalOp::Set);
         let (at, announced) = (self.at(me, number), self.announced(me, number));
         // I1
-        self.area.put_signal(pe, at, &outbox.buffer, &self.words, announced, set, number)?;
+        self.area.put_signal(pe, at, buffer, &self.words, announced, set, number)?;
         outbox.sent = number;
+        Ok(())
+    }
+
+    fn recv_from_within(&self, pe: usize, message: &mut Vec<u8>, limit: &Limit) -> Result<()> {
+        self.check(pe, 0)?;
+        while !self.take(pe, message)? {
+            let of = [pe];
+            let terms = Terms::new(Awaiting::WordOf(&of, None), limit.patience());
+            wait::until(&self.pe, terms, || self.has_come(pe).then_some(()))?;
+        }
         Ok(())
     }
 

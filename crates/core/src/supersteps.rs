@@ -41,7 +41,7 @@ use crate::base::shm::Plain;
 use crate::base::shows;
 use crate::job::Job;
 use crate::sync::barrier::Barrier;
-use crate::window::Window;
+use crate::window::{Window, WindowOptions};
 use std::time::Duration;
 
 /// Elements that all PEs put to each other in supersteps: what is put in one is received in the
@@ -90,7 +90,9 @@ impl<T: Plain> Supersteps<T> {
     /// As for [`Job::window`]; there are two of `len` elements.
     #[track_caller]
     pub fn new(job: &Job, len: usize) -> Result<Self> {
-        job.pe.waiting_call("Supersteps::new", None, || Self::with_delay(job, len, 1))
+        job.pe.waiting_call("Supersteps::new", None, || {
+            Self::with_delay(job, len, 1, WindowOptions::new())
+        })
     }
 
     /// [`new`](Self::new) for programs that need what they receive one superstep later, and so
@@ -115,11 +117,29 @@ impl<T: Plain> Supersteps<T> {
     /// As for [`Job::window`]; there are four of `len` elements.
     #[track_caller]
     pub fn overlapped(job: &Job, len: usize) -> Result<Self> {
-        job.pe.waiting_call("Supersteps::overlapped", None, || Self::with_delay(job, len, 2))
+        job.pe.waiting_call("Supersteps::overlapped", None, || {
+            Self::with_delay(job, len, 2, WindowOptions::new())
+        })
     }
 
-    fn with_delay(job: &Job, len: usize, delay: usize) -> Result<Self> {
-        let windows = (0..2 * delay).map(|_| job.window(len)).collect::<Result<Vec<_>>>()?;
+    /// For front ends whose elements are not known by their Rust type: [`new`](Self::new) or
+    /// [`overlapped`](Self::overlapped), in windows with [options](WindowOptions::elements).
+    /// *Collective.*
+    ///
+    /// # Errors
+    /// As for [`Job::window_with`].
+    #[track_caller]
+    pub fn with(job: &Job, len: usize, overlapped: bool, options: WindowOptions) -> Result<Self> {
+        let (name, delay) = match overlapped {
+            true => ("Supersteps::overlapped", 2),
+            false => ("Supersteps::new", 1),
+        };
+        job.pe.waiting_call(name, None, || Self::with_delay(job, len, delay, options))
+    }
+
+    fn with_delay(job: &Job, len: usize, delay: usize, options: WindowOptions) -> Result<Self> {
+        let windows = (0..2 * delay).map(|_| job.window_with(len, options));
+        let windows = windows.collect::<Result<Vec<_>>>()?;
         let barrier = job.world().new_barrier()?;
         let zeros = vec![T::new_zeroed(); (PIECE_BYTES / size_of::<T>().max(1)).max(1)];
         Ok(Supersteps { job: job.clone(), windows, barrier, superstep: 1, zeros })
@@ -168,7 +188,8 @@ impl<T: Plain> Supersteps<T> {
     /// As for [`put`](Self::put).
     ///
     /// # Safety
-    /// `from` can be read for `count` elements.
+    /// `from` can be read for `count` elements, and none of them is an element that is written.
+    /// What this PE receives now is not; what it received in an earlier superstep may be.
     #[track_caller]
     pub unsafe fn put_from(
         &self,
@@ -177,8 +198,7 @@ impl<T: Plain> Supersteps<T> {
         from: *const T,
         count: usize,
     ) -> Result<()> {
-        // SAFETY: the caller promises the source. It is no element that is written: a program has
-        // the addresses of received elements alone, which lie in another window.
+        // SAFETY: the caller promises the source, and that it is no element that is written.
         unsafe { self.place()?.put_from(pe, index, from, count) }
     }
 

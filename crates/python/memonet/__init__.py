@@ -14,7 +14,7 @@ The processes of a parallel program (PEs) read and write each other's arrays::
 Start it with ``memonet run -n 4 python program.py``. docs/python.md of the repository has more.
 """
 
-from . import _at, _collectives, _into, _restricted, _window
+from . import _at, _collectives, _into, _messages, _restricted, _window
 from ._errors import (
     AccessDenied,
     Closed,
@@ -28,7 +28,17 @@ from ._errors import (
 )
 from ._into import Span
 from ._job import init, threads
-from ._memonet import Barrier, Event, Job, Remote, Team, Transfer, Window
+from ._memonet import (
+    Barrier,
+    Event,
+    Job,
+    Messages,
+    Remote,
+    Supersteps,
+    Team,
+    Transfer,
+    Window,
+)
 from ._multicast import Multicast
 from ._mutex import Mutex
 from ._region import Region
@@ -44,6 +54,7 @@ __all__ = [
     "Interrupted",
     "Job",
     "LaunchError",
+    "Messages",
     "Mismatch",
     "Multicast",
     "Mutex",
@@ -55,6 +66,7 @@ __all__ = [
     "RwLock",
     "Simulation",
     "Span",
+    "Supersteps",
     "Team",
     "Timeout",
     "Transfer",
@@ -96,5 +108,6 @@ def __dir__():
 _at.extend()
 _collectives.extend()
 _into.extend()
+_messages.extend()
 _restricted.extend()
 _window.extend()

@@ -39,7 +39,9 @@ class Multicast:
         self._dtype = numpy.dtype(dtype)
         if self._dtype.hasobject or self._dtype.itemsize == 0:
             raise TypeError(f"elements of {self._dtype} cannot be sent: use numbers")
-        self._data = MulticastData(job, writer, readers, capacity, drop_slow, survive_readers)
+        self._data = MulticastData(
+            job, writer, readers, self._dtype, capacity, drop_slow, survive_readers
+        )
 
     @property
     def dtype(self):

@@ -24,7 +24,7 @@ class Region:
         self._dtype, self._size = numpy.dtype(dtype), int(size)
         if self._dtype.hasobject or self._dtype.itemsize == 0:
             raise TypeError(f"elements of {self._dtype} cannot be shared: use numbers")
-        self._data = RegionData(job, self._size, self._dtype.itemsize, page, placement, checked)
+        self._data = RegionData(job, self._size, self._dtype, page, placement, checked)
 
     @property
     def dtype(self):
@@ -73,6 +73,11 @@ class Region:
     def barrier(self):
         """Releases, waits until all PEs have called, and acquires. Collective."""
         self._data.barrier()
+
+    def stats(self):
+        """What this PE has done with the region so far: a dictionary of `uses`, `hits` (that needed
+        nothing from another PE), `handovers`, `messages` and their `bytes`."""
+        return self._data.stats()
 
     def free(self):
         """Gives up this PE's handle. The memory is used again when all PEs have."""

@@ -1,7 +1,7 @@
 """A lock for readers and writers that owns its data."""
 
 from ._memonet import RwLockData
-from ._shown import Layout, Shown
+from ._shown import Layout, Shown, leave
 
 
 class _Guard:
@@ -19,13 +19,8 @@ class _Guard:
     def __enter__(self):
         return self._shown.show()
 
-    def __exit__(self, kind, *_):
-        try:
-            self.release()
-        except BufferError:
-            # The traceback of an exception may be what keeps the views: it says more.
-            if kind is None:
-                raise
+    def __exit__(self, _kind, raised, _trace):
+        leave(self.release, raised)
 
 
 class RwLock:
@@ -49,7 +44,8 @@ class RwLock:
 
     def __init__(self, job, initial, *, shadow=False):
         self._layout = Layout(initial)
-        self._data = RwLockData(job, self._layout.initial, shadow)
+        layout = self._layout
+        self._data = RwLockData(job, layout.initial, layout.dtype, layout.shape, shadow)
 
     @property
     def dtype(self):
@@ -85,6 +81,11 @@ class RwLock:
     def try_write(self):
         """As `write`, if nobody reads or writes; otherwise None."""
         return self._enter(True, True)
+
+    def stats(self):
+        """What this PE has done with the lock so far: a dictionary of `uses`, `hits` (that needed
+        nothing from another PE), `handovers`, `messages` and their `bytes`."""
+        return self._data.stats()
 
     def free(self):
         """Gives up this PE's handle. The memory is used again when all PEs have."""

@@ -89,3 +89,23 @@ class Shown:
             # In place: the caller's variable shows nothing any more.
             given.__setstate__((1, (0,), numpy.dtype("uint8"), False, b""))
         self._given = given = None
+
+
+def leave(release, raised):
+    """Releases shared data at the end of a `with`, which `raised` may end."""
+    try:
+        release()
+    except BufferError:
+        if raised is None:
+            raise
+    else:
+        return
+    # The functions that the exception has ended may be all that keeps the array.
+    import traceback
+
+    seen = []
+    while raised is not None and raised not in seen:
+        seen.append(raised)
+        traceback.clear_frames(raised.__traceback__)
+        raised = raised.__cause__ or raised.__context__
+    release()

@@ -2,7 +2,8 @@
 
 The exception of one PE ends the job, and the others get `PeerFailed` in their waits. Their
 tracebacks would bury the one that says what went wrong. So they print none: `memonet run` reports
-who has failed, and how.
+who has failed, and how. In a job that goes on without PEs that fail, each end is one of its own, and has
+its traceback.
 """
 
 import os
@@ -24,10 +25,11 @@ def _ends(kind, raised, trace):
     hidden = raised.__context__
     while isinstance(hidden, PeerFailed):
         hidden = hidden.__context__
+    goes_on = os.environ.get("MEMONET_KEEP_GOING") == "1"
     if isinstance(raised, PeerFailed) and raised._is_reported and hidden is not None:
         # The death only met what this exception began, in a `finally` or at the end of a `with`.
         text = "".join(traceback.format_exception(hidden))
-    elif isinstance(raised, PeerFailed) and raised._is_reported:
+    elif isinstance(raised, PeerFailed) and raised._is_reported and not goes_on:
         is_told = any(name in os.environ for name in _OF_LAUNCHER)
         text = "" if is_told else f"memonet: this PE ends, as {raised}\n"
     else:

@@ -41,9 +41,14 @@ use std::ffi::c_int;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Transfers of this many bytes give up the interpreter's lock: they take longer than that does.
 pub const LONG_BYTES: usize = 64 << 10;
+
+/// How long a wait looks before it gives up the interpreter's lock: about what giving it up and
+/// taking it again costs where other threads want it.
+const FIRST_LOOK: Duration = Duration::from_micros(5);
 
 thread_local! {
     /// The exception that a signal handler has raised in a wait of this thread.
@@ -187,6 +192,31 @@ pub fn wait<R: Send>(
     let result = py.detach(call);
     drop(waits);
     result.map_err(|error| ended(py, error))
+}
+
+/// Whether a wait may look with the interpreter's lock in hand. Where the lock is shared with the
+/// PE that is waited for, looking with it is in vain. In a simulation a look with a limit would
+/// take time.
+pub fn looks(job: &Job, shares_interpreter: bool) -> bool {
+    !shares_interpreter && job.fabric().is_none()
+}
+
+/// Makes a call of the core that waits for so long at most. If it `looks`, it first does so with
+/// the interpreter's lock in hand.
+pub fn look_then_wait<R: Send>(
+    py: Python<'_>,
+    looks: bool,
+    timeout: Option<Duration>,
+    mut call: impl FnMut(Option<Duration>) -> memonet_core::Result<R> + Send,
+) -> PyResult<R> {
+    if looks && timeout.is_none_or(|timeout| timeout > FIRST_LOOK) {
+        match call(Some(FIRST_LOOK)) {
+            Ok(result) => return Ok(result),
+            Err(Error::Timeout { .. }) => {}
+            Err(error) => return Err(ended(py, error)),
+        }
+    }
+    wait(py, || call(timeout))
 }
 
 /// Makes a call of the core: without the interpreter's lock if it is `long`.

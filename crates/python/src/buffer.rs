@@ -83,6 +83,11 @@ impl Buffer {
         self.0.ndim > 0
     }
 
+    /// Where shape and strides stand, one number for each dimension, while this exists.
+    pub fn pointers(&self) -> (*const ffi::Py_ssize_t, *const ffi::Py_ssize_t) {
+        (self.0.shape, self.0.strides)
+    }
+
     /// One number for each dimension.
     fn numbers(&self, first: *const ffi::Py_ssize_t) -> Vec<isize> {
         if self.0.ndim == 0 {

@@ -12,10 +12,6 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a wait for a word looks before it gives up the interpreter's lock: about what giving it
-/// up and taking it again costs where other threads want it.
-const FIRST_LOOK: Duration = Duration::from_micros(5);
-
 /// What a wait for words takes beside the words.
 pub struct Terms {
     pub timeout: Option<Duration>,
@@ -82,10 +78,6 @@ pub trait Cells: Any + Send + Sync {
     /// A word of a PE, resolved.
     fn remote(&self, py: Python<'_>, pe: usize, index: usize) -> PyResult<Box<dyn Target>>;
 
-    /// The bytes of one element that Python gives as a number; refused where there is no such
-    /// number.
-    fn encode(&self, value: &Bound<'_, PyAny>) -> PyResult<[u8; 8]>;
-
     /// Waits until the comparison with a word holds; gives the word.
     fn wait(
         &self,
@@ -146,9 +138,9 @@ pub fn byte_window(cells: &dyn Cells) -> &Window<u8> {
 pub struct Words<T: Scalar>(pub Window<T>);
 
 impl<T: Scalar> Words<T> {
-    fn waiting<'a>(&'a self, terms: &'a Terms) -> Wait<'a, T> {
+    fn waiting<'a>(&'a self, terms: &'a Terms, timeout: Option<Duration>) -> Wait<'a, T> {
         let mut wait = self.0.wait();
-        if let Some(timeout) = terms.timeout {
+        if let Some(timeout) = timeout {
             wait = wait.timeout(timeout);
         }
         match &terms.depends_on {
@@ -223,10 +215,6 @@ impl<T: Scalar> Cells for Words<T> {
         Ok(Box::new(self.0.remote(pe, index).map_err(|error| raise(py, error))?))
     }
 
-    fn encode(&self, value: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
-        Ok(T::read(value)?.to_bits().to_le_bytes())
-    }
-
     fn wait(
         &self,
         index: usize,
@@ -236,14 +224,9 @@ impl<T: Scalar> Cells for Words<T> {
     ) -> PyResult<Py<PyAny>> {
         let (py, value) = (value.py(), T::read(value)?);
         self.check(&[index])?;
-        if terms.looks && terms.timeout.is_none_or(|timeout| timeout > FIRST_LOOK) {
-            match self.waiting(terms).timeout(FIRST_LOOK).until(index, cmp, value) {
-                Ok(seen) => return seen.show(py),
-                Err(Error::Timeout { .. }) => {}
-                Err(error) => return Err(blocking::ended(py, error)),
-            }
-        }
-        let seen = blocking::wait(py, || self.waiting(terms).until(index, cmp, value))?;
+        let seen = blocking::look_then_wait(py, terms.looks, terms.timeout, |timeout| {
+            self.waiting(terms, timeout).until(index, cmp, value)
+        })?;
         seen.show(py)
     }
 
@@ -257,10 +240,11 @@ impl<T: Scalar> Cells for Words<T> {
     ) -> PyResult<Vec<usize>> {
         let (py, value) = (value.py(), T::read(value)?);
         self.check(indices)?;
+        let waiting = || self.waiting(terms, terms.timeout);
         blocking::wait(py, || match which {
-            Which::Any => self.waiting(terms).any(indices, cmp, value).map(|place| vec![place]),
-            Which::All => self.waiting(terms).all(indices, cmp, value).map(|()| Vec::new()),
-            Which::Some => self.waiting(terms).some(indices, cmp, value),
+            Which::Any => waiting().any(indices, cmp, value).map(|place| vec![place]),
+            Which::All => waiting().all(indices, cmp, value).map(|()| Vec::new()),
+            Which::Some => waiting().some(indices, cmp, value),
         })
     }
 
@@ -340,10 +324,6 @@ impl Cells for Lumps {
 
     fn remote(&self, _: Python<'_>, _: usize, _: usize) -> PyResult<Box<dyn Target>> {
         Err(no_word())
-    }
-
-    fn encode(&self, _: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
-        Err(type_error("give an array: elements of this window are not plain numbers"))
     }
 
     fn wait(&self, _: usize, _: Cmp, _: &Bound<'_, PyAny>, _: &Terms) -> PyResult<Py<PyAny>> {

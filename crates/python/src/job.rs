@@ -7,8 +7,8 @@ use crate::errors::{raise, value_error};
 use crate::kind::Kind;
 use crate::team::Team;
 use crate::window::Window;
-use memonet_core::WindowOptions;
 use memonet_core::unstable::launch::Participation;
+use memonet_core::{ElementName, WindowOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
@@ -52,6 +52,21 @@ pub fn shape_of(shape: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, usize)> {
     let len =
         len.ok_or_else(|| value_error(format!("a shape of {shape:?} has too many elements")))?;
     Ok((shape, len))
+}
+
+/// What PEs compare of an array: the name of its elements, and how many make a row.
+pub fn elements_of(dtype: &Bound<'_, PyAny>, shape: &[usize]) -> PyResult<ElementName> {
+    Ok(ElementName::new(&name_of(dtype)?, shape.last().copied().unwrap_or(1)))
+}
+
+/// The name of a dtype: of a structure, those of its fields, one behind the other.
+fn name_of(dtype: &Bound<'_, PyAny>) -> PyResult<String> {
+    let Some(fields) = dtype.getattr("names")?.extract::<Option<Vec<String>>>()? else {
+        let name: String = dtype.getattr("str")?.extract()?;
+        // Native order is told by the kind alone.
+        return Ok(name.trim_start_matches(['<', '=', '|']).into());
+    };
+    fields.iter().map(|field| name_of(&dtype.get_item(field)?)).collect()
 }
 
 #[pymethods]
@@ -105,11 +120,8 @@ impl Job {
         let py = shape.py();
         let dtype = dtype_of(&dtype.map_or_else(|| py.None().into_bound(py), Bound::clone))?;
         let (kind, (shape, len)) = (Kind::of(&dtype)?, shape_of(shape)?);
-        let name: String = dtype.getattr("str")?.extract()?;
-        // Native order is told by the kind alone.
-        let name = name.trim_start_matches(['<', '=', '|']);
-        let row = shape.last().copied().unwrap_or(1);
-        let options = WindowOptions::new().populate(populate).elements(name, row);
+        let options = WindowOptions::new().populate(populate);
+        let options = options.elements(elements_of(&dtype, &shape)?);
         let cells = blocking::wait(py, || cells::make(&self.job, kind, len, options))?;
         Ok(Window::new(self.job.clone(), self.shares_interpreter, shape, dtype.unbind(), cells))
     }

@@ -5,12 +5,13 @@
 //!
 //! | file | what it has |
 //! |---|---|
-//! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `event`, `barrier` | the classes |
+//! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `messages`, `supersteps`, `event`, `barrier` | the classes |
 //! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
-//! | `buffer`, `strides` | memory of Python's objects; copies between two arrays of one shape |
-//! | `exclusive` | handles that one thread uses at a time |
+//! | `buffer`, `ndarray`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
+//! | `exclusive`, `kept` | handles that one thread uses at a time; guards, beside their locks |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
+//! | `counts` | statistics of what is shared |
 //! | `caller` | the program's line, for reports and timelines |
 //! | `errors` | the core's errors as exceptions |
 //!
@@ -50,7 +51,8 @@
 //! # Fork
 //!
 //! A child of `os.fork` is not the PE: the core refuses it all calls that wait, and lets it read
-//! and write near memory. `multiprocessing` may fork before or after `memonet.init`.
+//! and write near memory. It has copies of the PE's guards, which give nothing back (`kept`).
+//! `multiprocessing` may fork before or after `memonet.init`.
 //!
 //! # The end
 //!
@@ -63,15 +65,20 @@ mod blocking;
 mod buffer;
 mod caller;
 mod cells;
+mod counts;
+mod elements;
 mod errors;
 mod event;
 mod exclusive;
 mod into;
 mod job;
+mod kept;
 mod kind;
+mod messages;
 mod multicast;
 mod mutex;
 mod nbi;
+mod ndarray;
 mod place;
 mod region;
 mod remote;
@@ -79,6 +86,7 @@ mod restricted;
 mod rwlock;
 mod scalar;
 mod strides;
+mod supersteps;
 mod team;
 mod threads;
 mod transfer;
@@ -97,6 +105,8 @@ mod _memonet {
     #[pymodule_export]
     use super::job::{Job, init};
     #[pymodule_export]
+    use super::messages::Messages;
+    #[pymodule_export]
     use super::multicast::MulticastData;
     #[pymodule_export]
     use super::mutex::MutexData;
@@ -110,6 +120,8 @@ mod _memonet {
     use super::restricted::{attach, key, restricted, revoke};
     #[pymodule_export]
     use super::rwlock::{RwLockData, RwLockGuard};
+    #[pymodule_export]
+    use super::supersteps::Supersteps;
     #[pymodule_export]
     use super::team::Team;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use crate::blocking;
 use crate::buffer::{Buffer, Raw};
 use crate::exclusive::Exclusive;
-use crate::job::Job;
+use crate::job::{Job, elements_of};
 use crate::window::duration;
 use memonet_core::unstable::segment;
 use memonet_core::{Multicast, MulticastOptions};
@@ -18,16 +18,17 @@ pub struct MulticastData(Exclusive<Multicast<u8>>);
 impl MulticastData {
     /// Makes a channel. Collective.
     #[new]
-    #[pyo3(signature = (job, writer, readers, capacity=None, drop_slow=None, survive_readers=false))]
     fn new(
         job: &Bound<'_, Job>,
         writer: usize,
         readers: Vec<usize>,
+        dtype: &Bound<'_, PyAny>,
         capacity: Option<usize>,
         drop_slow: Option<f64>,
         survive_readers: bool,
     ) -> PyResult<Self> {
         let mut options = MulticastOptions::new().survive_readers(survive_readers);
+        options = options.elements(elements_of(dtype, &[])?);
         if let Some(bytes) = capacity {
             options = options.capacity(bytes);
         }

@@ -6,11 +6,13 @@
 //! has given, and says which array is left.
 
 use crate::blocking;
-use crate::errors::freed;
-use crate::job::Job;
+use crate::counts::{self, Counts};
+use crate::errors::{freed, raise};
+use crate::job::{Job, elements_of};
+use crate::kept::Kept;
 use crate::place::export;
 use crate::window::duration;
-use memonet_core::dsm;
+use memonet_core::dsm::{self, LockOptions};
 use memonet_core::unstable::segment;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
@@ -21,18 +23,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The data, aligned for any element.
 type Data = [u128];
 /// The guard borrows from the `Arc` beside it, whose contents do not move.
-type Guard = dsm::Guard<'static, Data>;
+type Held = Kept<dsm::Guard<'static, Data>, dsm::Mutex<Data>>;
 
 /// Bytes of the whole job that one thread of one PE uses at a time.
 #[pyclass(frozen, module = "memonet._memonet")]
 pub struct MutexData {
+    job: memonet_core::Job,
     bytes: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    // The first field, so that the guard is dropped before the mutex.
-    held: Option<Guard>,
+    held: Option<Held>,
     /// Buffers that show the data.
     exports: usize,
     mutex: Option<Arc<dsm::Mutex<Data>>>,
@@ -44,19 +46,20 @@ impl MutexData {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn mutex(&self) -> PyResult<Arc<dsm::Mutex<Data>>> {
+    /// The mutex, for a process that is the PE.
+    fn mutex(&self, py: Python<'_>) -> PyResult<Arc<dsm::Mutex<Data>>> {
+        self.job.refuse_child().map_err(|error| raise(py, error))?;
         self.state().mutex.clone().ok_or_else(|| freed("mutex"))
     }
 
-    /// Keeps the guard.
-    ///
-    /// # Safety
-    /// It is of this object's mutex.
-    unsafe fn keep(&self, guard: dsm::Guard<'_, Data>) {
-        // SAFETY: the mutex lives in the `Arc` of the state, which is dropped after the guard, and
-        // `free` refuses while there is one.
-        let guard = unsafe { std::mem::transmute::<dsm::Guard<'_, Data>, Guard>(guard) };
-        self.state().held = Some(guard);
+    /// Keeps a guard of `mutex`, which other threads may have freed meanwhile.
+    fn keep(&self, mutex: &Arc<dsm::Mutex<Data>>, guard: dsm::Guard<'_, Data>) {
+        // SAFETY: a guard of `mutex`, as there is no other that one could have here. `Kept` keeps
+        // that mutex until it has dropped the guard.
+        let guard = unsafe {
+            std::mem::transmute::<dsm::Guard<'_, Data>, dsm::Guard<'static, Data>>(guard)
+        };
+        self.state().held = Some(Kept::new(&self.job, mutex.clone(), guard));
     }
 }
 
@@ -64,8 +67,14 @@ impl MutexData {
 impl MutexData {
     /// Makes a mutex whose data begin as those of `initial`. Collective.
     #[new]
-    #[pyo3(signature = (job, initial, shadow=false))]
-    fn new(job: &Bound<'_, Job>, initial: &Bound<'_, PyAny>, shadow: bool) -> PyResult<Self> {
+    fn new(
+        job: &Bound<'_, Job>,
+        initial: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        shape: Vec<usize>,
+        shadow: bool,
+    ) -> PyResult<Self> {
+        let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), crate::buffer::Buffer::of(initial)?);
         let bytes = buffer.bytes();
         let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
@@ -73,38 +82,33 @@ impl MutexData {
         // vector is private and has room for them.
         unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
         let job = &job.get().job;
-        let mutex = blocking::wait(py, || match shadow {
-            true => dsm::Mutex::with_shadow(job, &data[..]),
-            false => dsm::Mutex::new(job, &data[..]),
-        })?;
+        let mutex = blocking::wait(py, || dsm::Mutex::with(job, &data[..], options))?;
         let state = State { held: None, exports: 0, mutex: Some(Arc::new(mutex)) };
-        Ok(MutexData { bytes, state: Mutex::new(state) })
+        Ok(MutexData { job: job.clone(), bytes, state: Mutex::new(state) })
     }
 
     /// Waits for the data.
     #[pyo3(signature = (timeout=None))]
     fn lock(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let (mutex, limit) = (self.mutex()?, timeout.map(duration).transpose()?);
+        let (mutex, limit) = (self.mutex(py)?, timeout.map(duration).transpose()?);
         blocking::wait(py, || {
             let guard = match limit {
                 Some(limit) => mutex.lock_timeout(limit),
                 None => mutex.lock(),
             }?;
-            // SAFETY: this object's.
-            unsafe { self.keep(guard) };
+            self.keep(&mutex, guard);
             Ok(())
         })
     }
 
     /// Takes the data if no other thread or PE has them; gives whether it has.
     fn try_lock(&self, py: Python<'_>) -> PyResult<bool> {
-        let mutex = self.mutex()?;
+        let mutex = self.mutex(py)?;
         blocking::wait(py, || {
             let guard = mutex.try_lock()?;
             let got = guard.is_some();
             if let Some(guard) = guard {
-                // SAFETY: this object's.
-                unsafe { self.keep(guard) };
+                self.keep(&mutex, guard);
             }
             Ok(got)
         })
@@ -112,7 +116,7 @@ impl MutexData {
 
     /// Gives the data back.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let guard = {
+        let held = {
             let mut state = self.state();
             if state.exports > 0 {
                 return Err(PyBufferError::new_err(
@@ -121,9 +125,14 @@ impl MutexData {
             }
             state.held.take()
         };
-        let guard =
-            guard.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the mutex"))?;
-        blocking::wait(py, || guard.release())
+        let held =
+            held.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the mutex"))?;
+        blocking::wait(py, || held.release(dsm::Guard::release))
+    }
+
+    /// What this PE has done with the mutex so far.
+    fn stats(&self, py: Python<'_>) -> PyResult<Counts> {
+        Ok(counts::of(self.mutex(py)?.stats()))
     }
 
     /// How many buffers show the data.
@@ -162,7 +171,7 @@ impl MutexData {
                     "the data can be used only while the mutex is held",
                 ));
             };
-            let start = held.as_mut_ptr().cast();
+            let start = held.guard().as_mut_ptr().cast();
             state.exports += 1;
             start
         };

@@ -2,8 +2,9 @@
 
 use crate::blocking;
 use crate::buffer::Buffer;
+use crate::counts::{self, Counts};
 use crate::errors::{freed, value_error};
-use crate::job::Job;
+use crate::job::{Job, elements_of};
 use memonet_core::dsm::{self, Placement, RegionOptions};
 use memonet_core::unstable::segment;
 use memonet_core::{Plain, Result};
@@ -21,6 +22,7 @@ trait Pages: Send + Sync {
     fn release(&self) -> Result<()>;
     fn acquire(&self) -> Result<()>;
     fn barrier(&self) -> Result<()>;
+    fn stats(&self) -> dsm::Stats;
 }
 
 /// Private copies of elements.
@@ -61,6 +63,10 @@ impl<T: Plain + Default> Pages for dsm::Region<T> {
     fn barrier(&self) -> Result<()> {
         dsm::Region::barrier(self)
     }
+
+    fn stats(&self) -> dsm::Stats {
+        dsm::Region::stats(self)
+    }
 }
 
 /// Memory of the whole job that PEs read and write as one array. `memonet._region` has the class
@@ -92,12 +98,12 @@ impl RegionData {
 
 #[pymethods]
 impl RegionData {
-    /// Makes a region of `len` elements of `size` bytes. Collective.
+    /// Makes a region of `len` elements. Collective.
     #[new]
     fn new(
         job: &Bound<'_, Job>,
         len: usize,
-        size: usize,
+        dtype: &Bound<'_, PyAny>,
         page: usize,
         placement: &str,
         checked: bool,
@@ -112,7 +118,10 @@ impl RegionData {
                 )));
             }
         };
+        let (size, name) =
+            (dtype.getattr("itemsize")?.extract::<usize>()?, elements_of(dtype, &[])?);
         let options = RegionOptions::new().placement(placement).page(page).checked(checked);
+        let options = options.elements(name);
         let (py, job) = (job.py(), &job.get().job);
         let word = [8, 4, 2].into_iter().find(|&word| size.is_multiple_of(word)).unwrap_or(1);
         let words = size / word;
@@ -165,6 +174,11 @@ impl RegionData {
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         let pages = self.pages()?;
         blocking::wait(py, || pages.barrier())
+    }
+
+    /// What this PE has done with the region so far.
+    fn stats(&self) -> PyResult<Counts> {
+        Ok(counts::of(self.pages()?.stats()))
     }
 
     /// Gives up this PE's handle.

@@ -3,7 +3,7 @@
 use crate::blocking;
 use crate::cells::{Cells, Lumps, Words, byte_window, word_window};
 use crate::errors::{raise, type_error, value_error};
-use crate::job::{Job, dtype_of, shape_of};
+use crate::job::{Job, dtype_of, elements_of, shape_of};
 use crate::kind::{Kind, with_word};
 use crate::window::{Window, duration};
 use memonet_core::Access;
@@ -43,11 +43,12 @@ pub fn restricted(
     let pairs = (0..npes * npes).map(|pair| access(right, pair / npes, pair % npes));
     let rights: Vec<Access> = pairs.collect::<PyResult<_>>()?;
     let right = |home: usize, holder: usize| rights[home * npes + holder];
+    let name = elements_of(&dtype, &shape)?;
     let cells = blocking::wait(py, || {
         Ok::<Arc<dyn Cells>, _>(with_word!(kind, T => {
-            Arc::new(Words::<T>(job.job.restricted(len, right)?))
+            Arc::new(Words::<T>(job.job.restricted_of(len, name, right)?))
         }, bytes size => {
-            let bytes = job.job.restricted(len.saturating_mul(size), right)?;
+            let bytes = job.job.restricted_of(len.saturating_mul(size), name, right)?;
             Arc::new(Lumps { bytes, size })
         }))
     })?;

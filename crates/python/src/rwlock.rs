@@ -6,11 +6,13 @@
 
 use crate::blocking;
 use crate::buffer::Buffer;
-use crate::errors::freed;
-use crate::job::Job;
+use crate::counts::{self, Counts};
+use crate::errors::{freed, raise};
+use crate::job::{Job, elements_of};
+use crate::kept::Kept;
 use crate::place::export;
 use crate::window::duration;
-use memonet_core::dsm::{ReadGuard, RwLock, WriteGuard};
+use memonet_core::dsm::{LockOptions, ReadGuard, RwLock, WriteGuard};
 use memonet_core::unstable::segment;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
@@ -28,6 +30,7 @@ type Lock = Arc<RwLock<Data>>;
 /// for programs.
 #[pyclass(frozen, module = "memonet._memonet")]
 pub struct RwLockData {
+    job: memonet_core::Job,
     bytes: usize,
     lock: Mutex<Option<Lock>>,
 }
@@ -36,7 +39,14 @@ pub struct RwLockData {
 impl RwLockData {
     /// Makes a lock whose data begin as those of `initial`. Collective.
     #[new]
-    fn new(job: &Bound<'_, Job>, initial: &Bound<'_, PyAny>, shadow: bool) -> PyResult<Self> {
+    fn new(
+        job: &Bound<'_, Job>,
+        initial: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        shape: Vec<usize>,
+        shadow: bool,
+    ) -> PyResult<Self> {
+        let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), Buffer::of(initial)?);
         let bytes = buffer.bytes();
         let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
@@ -44,11 +54,8 @@ impl RwLockData {
         // vector is private and has room for them.
         unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
         let job = &job.get().job;
-        let lock = blocking::wait(py, || match shadow {
-            true => RwLock::with_shadow(job, &data[..]),
-            false => RwLock::new(job, &data[..]),
-        })?;
-        Ok(RwLockData { bytes, lock: Mutex::new(Some(Arc::new(lock))) })
+        let lock = blocking::wait(py, || RwLock::with(job, &data[..], options))?;
+        Ok(RwLockData { job: job.clone(), bytes, lock: Mutex::new(Some(Arc::new(lock))) })
     }
 
     /// Takes the data to read them, or to `write` them: at once or not at all if `at_once`, which
@@ -61,11 +68,19 @@ impl RwLockData {
         at_once: bool,
         timeout: Option<f64>,
     ) -> PyResult<Option<RwLockGuard>> {
+        self.job.refuse_child().map_err(|error| raise(py, error))?;
         let lock = self.held().clone().ok_or_else(|| freed("lock"))?;
         let timeout = timeout.map(duration).transpose()?;
         let held = blocking::wait(py, || Held::enter(&lock, write, at_once, timeout))?;
-        let state = |held| Mutex::new(State { held: Some(held), exports: 0, _lock: lock });
+        let keep = |held| Some(Kept::new(&self.job, lock, held));
+        let state = |held| Mutex::new(State { held: keep(held), exports: 0 });
         Ok(held.map(|held| RwLockGuard { bytes: self.bytes, state: state(held) }))
+    }
+
+    /// What this PE has done with the lock so far.
+    fn stats(&self) -> PyResult<Counts> {
+        let lock = self.held().clone().ok_or_else(|| freed("lock"))?;
+        Ok(counts::of(lock.stats()))
     }
 
     /// Gives up this PE's handle. A guard keeps it until it is released.
@@ -95,7 +110,7 @@ impl Held {
         at_once: bool,
         timeout: Option<Duration>,
     ) -> memonet_core::Result<Option<Held>> {
-        // SAFETY: `RwLockGuard` keeps the `Arc` behind the guard, and drops it after the guard. The
+        // SAFETY: `Kept` keeps the `Arc` beside the guard, and drops it after the guard. The
         // caller's clone lives until then.
         let lock = unsafe { &*Arc::as_ptr(lock) };
         Ok(match (write, at_once, timeout) {
@@ -132,11 +147,9 @@ pub struct RwLockGuard {
 }
 
 struct State {
-    // Before the lock, so that the guard is dropped first.
-    held: Option<Held>,
+    held: Option<Kept<Held, RwLock<Data>>>,
     /// Buffers that show the data.
     exports: usize,
-    _lock: Lock,
 }
 
 impl RwLockGuard {
@@ -160,7 +173,7 @@ impl RwLockGuard {
             state.held.take()
         };
         let held = held.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the lock"))?;
-        blocking::wait(py, || held.release())
+        blocking::wait(py, || held.release(Held::release))
     }
 
     /// Exports the data, which this PE holds.
@@ -180,7 +193,7 @@ impl RwLockGuard {
                     "the data can be used only while the lock is held",
                 ));
             };
-            let place = held.start();
+            let place = held.guard().start();
             state.exports += 1;
             place
         };

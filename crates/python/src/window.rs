@@ -3,16 +3,17 @@
 use crate::blocking::{self, LONG_BYTES};
 use crate::buffer::{Buffer, Raw};
 use crate::cells::{Cells, Signal, Terms, Which, comparison};
+use crate::elements::{Elements, Staged};
 use crate::errors::{freed, raise, type_error, value_error};
+use crate::ndarray;
 use crate::place::Part;
 use crate::remote::{Remote, signal_op};
 use crate::strides::{Layout, each_run};
 use crate::transfer::Transfer;
-use memonet_core::unstable::segment;
 use memonet_core::{Error, SignalOp};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,38 +33,6 @@ struct Held {
     cells: Option<Arc<dyn Cells>>,
     /// The array of this PE's part, once a program has asked for it.
     local: Option<Py<PyAny>>,
-}
-
-/// The source of a put.
-enum Elements {
-    /// An array, or whatever has a buffer.
-    Array(Buffer),
-    /// The bytes of a number that was given in place of an array.
-    Number([u8; 8]),
-}
-
-impl Elements {
-    fn start(&self) -> Raw {
-        match self {
-            Elements::Array(buffer) => buffer.start(),
-            Elements::Number(bytes) => Raw(bytes.as_ptr().cast_mut()),
-        }
-    }
-
-    /// Number of elements, where they lie without gaps.
-    fn block(&self, size: usize) -> Option<usize> {
-        match self {
-            Elements::Array(buffer) => buffer.is_block().then(|| buffer.bytes() / size),
-            Elements::Number(_) => Some(1),
-        }
-    }
-
-    fn layout(&self, size: usize) -> Layout {
-        match self {
-            Elements::Array(buffer) => buffer.layout(),
-            Elements::Number(_) => Layout::contiguous(&[], size),
-        }
-    }
 }
 
 impl Window {
@@ -89,55 +58,12 @@ impl Window {
 
     /// The number of an element that is given as a number, or by an index for each dimension.
     pub fn index(&self, index: &Bound<'_, PyAny>) -> PyResult<usize> {
-        if let Ok(tuple) = index.cast::<PyTuple>() {
-            let indices: Vec<usize> = tuple.extract()?;
-            if indices.len() != self.shape.len() {
-                return Err(PyIndexError::new_err(format!(
-                    "{} indices for a window of {} dimensions",
-                    indices.len(),
-                    self.shape.len()
-                )));
-            }
-            let mut number = 0;
-            for (dimension, (&index, &count)) in indices.iter().zip(&self.shape).enumerate() {
-                if index >= count {
-                    return Err(PyIndexError::new_err(format!(
-                        "index {index} of dimension {dimension}, which has {count} elements"
-                    )));
-                }
-                number = number * count + index;
-            }
-            return Ok(number);
-        }
-        index.extract()
+        element(&self.shape, index)
     }
 
     /// A call that takes long, or may wait, gives up the interpreter's lock.
     pub fn is_long(&self, pe: usize, bytes: usize) -> bool {
         bytes >= LONG_BYTES || pe < self.job.npes() && !self.job.is_near(pe)
-    }
-
-    /// The source of a put: an array, or a number.
-    fn source(&self, cells: &dyn Cells, source: &Bound<'_, PyAny>) -> PyResult<Elements> {
-        let is_number = source.is_exact_instance_of::<PyFloat>()
-            || source.is_exact_instance_of::<PyInt>()
-            || source.is_exact_instance_of::<PyBool>();
-        if is_number {
-            return Ok(Elements::Number(cells.encode(source)?));
-        }
-        let buffer = match Buffer::of(source) {
-            Ok(buffer) => buffer,
-            Err(_) if source.hasattr("__dlpack__")? => {
-                Buffer::of(&source.py().import("numpy")?.call_method1("from_dlpack", (source,))?)?
-            }
-            Err(error) => return Err(error),
-        };
-        let Err(error) = buffer.check(cells.kind()) else { return Ok(Elements::Array(buffer)) };
-        // A number of NumPy's.
-        match cells.encode(source) {
-            Ok(bytes) if buffer.layout().shape.is_empty() => Ok(Elements::Number(bytes)),
-            _ => Err(error),
-        }
     }
 
     /// The place of a view of this PE's part: the byte at which it begins, and its layout.
@@ -164,13 +90,13 @@ impl Window {
     fn put_elements(
         &self,
         py: Python<'_>,
+        cells: &dyn Cells,
         pe: usize,
         index: &Bound<'_, PyAny>,
-        from: &Elements,
+        from: &Elements<'_>,
         signal: Option<Signal<'_>>,
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (cells, size) = (&*cells, cells.kind().size());
+        let size = cells.kind().size();
         let (Some(count), false) = (from.block(size), self.is_own(cells, pe, from.start())) else {
             let at = self.byte(index, cells)?;
             let to = Layout::contiguous(&from.layout(size).shape, size);
@@ -202,7 +128,7 @@ impl Window {
         py: Python<'_>,
         pe: usize,
         (at, to): (usize, &Layout),
-        from: &Elements,
+        from: &Elements<'_>,
         signal: Option<Signal<'_>>,
     ) -> PyResult<()> {
         let cells = self.cells()?;
@@ -255,21 +181,21 @@ impl Window {
         Ok(buffer)
     }
 
-    /// Gets elements of `pe`'s part, from element `index` on, into an array without gaps.
+    /// Gets `count` elements of `pe`'s part, from element `index` on, to memory that the caller
+    /// keeps.
     fn get_block(
         &self,
         py: Python<'_>,
+        cells: &dyn Cells,
         pe: usize,
         index: &Bound<'_, PyAny>,
-        buffer: &Buffer,
+        (start, count): (Raw, usize),
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (index, start, bytes) = (self.index(index)?, buffer.start(), buffer.bytes());
-        let count = bytes / cells.kind().size();
-        self.check_block(py, pe, index, count, &*cells)?;
-        blocking::call(py, self.is_long(pe, bytes), || {
+        let index = self.index(index)?;
+        self.check_block(py, pe, index, count, cells)?;
+        blocking::call(py, self.is_long(pe, count * cells.kind().size()), || {
             let start = &start;
-            // SAFETY: the array's elements, which `buffer` keeps.
+            // SAFETY: the elements that the caller keeps.
             unsafe { cells.get(pe, index, *start, count) }
         })
     }
@@ -299,18 +225,11 @@ impl Window {
 
     /// The array of this PE's part, made anew.
     fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let part = Bound::new(py, Part::new(self.cells()?))?;
-        let arguments = PyDict::new(py);
-        arguments.set_item("shape", PyTuple::new(py, &self.shape)?)?;
-        arguments.set_item("dtype", &self.dtype)?;
-        arguments.set_item("buffer", part)?;
-        py.import("numpy")?.getattr("ndarray")?.call((), Some(&arguments))
+        Part::of(self.cells()?).array(&self.shape, self.dtype.bind(py))
     }
 
     fn terms(&self, timeout: Option<f64>, depends_on: Option<Vec<usize>>) -> PyResult<Terms> {
-        // Where the lock is shared with the PE that is waited for, looking with it is in vain. In a
-        // simulation a look with a limit would take time.
-        let looks = !self.shares_interpreter && self.job.fabric().is_none();
+        let looks = blocking::looks(&self.job, self.shares_interpreter);
         Ok(Terms { timeout: timeout.map(duration).transpose()?, depends_on, looks })
     }
 
@@ -357,36 +276,33 @@ impl Window {
     }
 }
 
+/// The number of an element of an array: given so, or by an index for each dimension.
+pub fn element(shape: &[usize], index: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let Ok(tuple) = index.cast::<PyTuple>() else { return index.extract() };
+    let indices: Vec<usize> = tuple.extract()?;
+    if indices.len() != shape.len() {
+        return Err(PyIndexError::new_err(format!(
+            "{} indices for an array of {} dimensions",
+            indices.len(),
+            shape.len()
+        )));
+    }
+    let mut number = 0;
+    for (dimension, (&index, &count)) in indices.iter().zip(shape).enumerate() {
+        if index >= count {
+            return Err(PyIndexError::new_err(format!(
+                "index {index} of dimension {dimension}, which has {count} elements"
+            )));
+        }
+        number = number * count + index;
+    }
+    Ok(number)
+}
+
 /// A time limit in seconds.
 pub fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| value_error(format!("{seconds} seconds are no time limit")))
-}
-
-/// Private copies of elements.
-struct Staged {
-    bytes: Vec<u8>,
-    layout: Layout,
-}
-
-impl Staged {
-    fn of(start: Raw, from: &Layout) -> Self {
-        let layout = Layout::contiguous(&from.shape, from.size);
-        let mut bytes = vec![0; from.count() * from.size];
-        let to = bytes.as_mut_ptr();
-        let Ok(()) = each_run(&layout, from, |into, from, bytes| {
-            // SAFETY: a run of elements that the caller keeps, and its place in `bytes`.
-            unsafe {
-                segment::copy(to.wrapping_offset(into), start.0.wrapping_offset(from), bytes)
-            };
-            Ok::<(), std::convert::Infallible>(())
-        });
-        Staged { bytes, layout }
-    }
-
-    fn start(&self) -> Raw {
-        Raw(self.bytes.as_ptr().cast_mut())
-    }
 }
 
 #[pymethods]
@@ -458,8 +374,9 @@ impl Window {
 
     /// Copies an array, or a number, to `pe`'s part, from element `index` on.
     fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
-        let from = self.source(&*self.cells()?, source)?;
-        self.put_elements(source.py(), pe, index, &from, None)
+        let cells = self.cells()?;
+        let from = Elements::of(cells.kind(), &self.dtype, source)?;
+        self.put_elements(source.py(), &*cells, pe, index, &from, None)
     }
 
     /// `put`, and then an update of a signal word of that PE. Whoever sees the signal sees the
@@ -476,10 +393,11 @@ impl Window {
         value: u64,
         op: &str,
     ) -> PyResult<()> {
-        let (from, words) = (self.source(&*self.cells()?, source)?, signals.get().cells()?);
+        let (cells, words) = (self.cells()?, signals.get().cells()?);
+        let from = Elements::of(cells.kind(), &self.dtype, source)?;
         let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
         let signal = (&*words, signal, signal_op(op)?, value);
-        self.put_elements(source.py(), pe, index, &from, Some(signal))
+        self.put_elements(source.py(), &*cells, pe, index, &from, Some(signal))
     }
 
     /// Copies elements of `pe`'s part from `index` on: into an array, or `count` of them into a new
@@ -504,10 +422,17 @@ impl Window {
                 py.import("numpy")?.call_method1("empty", (shape, &self.dtype))?
             }
         };
+        let block = ndarray::block(&into, &self.dtype)
+            .filter(|block| block.can_be_filled && !self.is_own(&*cells, pe, block.start));
+        if let Some(block) = block {
+            self.get_block(py, &*cells, pe, index, (block.start, block.count))?;
+            return Ok(into);
+        }
         let buffer = self.destination(&*cells, pe, &into)?;
         let size = cells.kind().size();
         if buffer.is_block() {
-            self.get_block(py, pe, index, &buffer)?;
+            let place = (buffer.start(), buffer.bytes() / size);
+            self.get_block(py, &*cells, pe, index, place)?;
         } else {
             let from = Layout::contiguous(&buffer.layout().shape, size);
             self.get_runs(py, pe, (self.byte(index, &*cells)?, &from), &buffer)?;
@@ -527,7 +452,7 @@ impl Window {
     ) -> PyResult<()> {
         let (py, cells) = (source.py(), self.cells()?);
         let (at, to) = Self::place(&*cells, view)?;
-        let from = self.source(&*cells, source)?;
+        let from = Elements::of(cells.kind(), &self.dtype, source)?;
         let shape = from.layout(cells.kind().size()).shape;
         if shape != to.shape {
             return Err(value_error(format!(

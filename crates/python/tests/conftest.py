@@ -19,7 +19,7 @@ WAYS = {
 }
 
 PROGRAM = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 import numpy as np
 import memonet
 

@@ -95,6 +95,41 @@ def test_windows_are_alike(run):
     run(2, body)
 
 
+def test_what_is_shared_is_alike(run):
+    def body(job):
+        import dataclasses
+
+        me, dtype = job.pe, ("int64", "float64")[job.pe]
+
+        @dataclasses.dataclass
+        class Data:
+            number: (int, float)[job.pe]
+            rest: int = 0
+
+        array = np.zeros((2, 3), dtype)
+        for make, ours, theirs in [
+            (lambda: job.restricted((2, 3), dtype, right=lambda *_: "read"), "i8", "f8"),
+            (lambda: memonet.Mutex(job, array), "i8", "f8"),
+            (lambda: memonet.Mutex(job, array.T if me else array), "in rows of 3", "in rows of 2"),
+            (lambda: memonet.Mutex(job, Data(1)), "i8i8", "f8i8"),
+            (lambda: memonet.Mutex(job, 5, shadow=me == 0), "", ""),
+            (lambda: memonet.RwLock(job, array), "i8", "f8"),
+            (lambda: memonet.Region(job, 10, dtype), "i8", "f8"),
+            (lambda: memonet.Multicast(job, 0, dtype=dtype), "i8", "f8"),
+            (lambda: memonet.Supersteps(job, 10, dtype), "i8", "f8"),
+        ]:
+            try:
+                make()
+                raise AssertionError("what differs was made one")
+            except memonet.Mismatch as error:
+                for text in (ours, theirs):
+                    assert text in str(error), error
+        assert memonet.Mutex(job, 1.5).dtype == np.float64  # all went on in step
+        job.barrier()
+
+    run(2, body)
+
+
 def test_checks_find_different_arrays(run_near):
     def body(job):
         try:

@@ -52,6 +52,115 @@ def test_ctrl_c_ends_waits(run_near):
     assert (ended.returncode, ended.stdout) == (9, "done\n"), ended
 
 
+# A PE of a simulated machine has no threads, and so no timers.
+@pytest.mark.parametrize("run", ["near", "far"], indirect=True)
+def test_ctrl_c_ends_every_kind_of_wait(run):
+    def body(job):
+        word, w, signals = job.window(1, "int64"), job.window(4, "int64"), job.window(1, "uint64")
+        mutex, lock = memonet.Mutex(job, np.zeros(1)), memonet.RwLock(job, np.zeros(1))
+        messages, steps = memonet.Messages(job, 8, 1), memonet.Supersteps(job, 1)
+        channel = memonet.Multicast(job, 1, dtype="int64")
+        rights = job.restricted(1, "int64", right=lambda home, holder: "read+write")
+        barrier, region = job.world.new_barrier(), memonet.Region(job, 10)
+        teams = [job.team([0, 1]) for _ in range(6)]
+        if job.pe == 1:
+            remote = rights.remote(0, 0)
+            with mutex, lock.write():
+                word.remote(0, 0).store(1)
+                while True:  # the job ends
+                    word.wait_until(0, "==", 1)
+        word.wait_until(0, "==", 1)
+        barrier.arrive()
+        messages.send(0, b"full")
+        waits = [
+            lambda: w.wait_until(0, "==", 1),
+            lambda: w.wait_until_any([0, 1], "==", 1),
+            lambda: w.wait_until_all([0, 1], "==", 1),
+            lambda: w.wait_until_some([0, 1], "==", 1, timeout=60.0),
+            lambda: signals.wait_until(0, ">", 0, depends_on=[1]),
+            mutex.acquire,
+            lambda: mutex.acquire(timeout=60.0),
+            lock.read,
+            lock.write,
+            barrier.wait,
+            lambda: messages.send(0, b"more"),
+            lambda: messages.recv(1),
+            channel.recv,
+            steps.step,
+            lambda: rights.revoke(wait=True),
+            teams[0].barrier,
+            lambda: teams[1].all_reduce(1.0),
+            lambda: teams[2].broadcast(None, 1),
+            lambda: teams[3].all_gather_object("x"),
+            lambda: teams[4].new_barrier(),
+            lambda: teams[5].split(0),
+            region.barrier,
+            lambda: job.window(1),
+        ]
+        for number, wait in enumerate(waits):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                wait()
+                raise AssertionError(f"wait {number} has ended")
+            except KeyboardInterrupt:
+                pass
+            except memonet.Error as error:
+                # What was interrupted before has made the world's barrier unusable.
+                assert number >= len(waits) - 2, (number, error)
+                try:
+                    time.sleep(10)
+                    raise AssertionError("no signal came")
+                except KeyboardInterrupt:
+                    pass
+        print("all", flush=True)
+        job.exit(9)
+
+    ended = run.start(2, body)
+    assert (ended.returncode, ended.stdout) == (9, "all\n"), ended
+
+
+def test_what_outlives_its_job(run_near):
+    def body(job):
+        import gc
+
+        w, steps = job.window(4), memonet.Supersteps(job, 3)
+        gone = job.window(4)
+        array, received = w.local, steps.received
+        capsule = np.from_dlpack(gone)
+        gone.free()
+        for call in (lambda: gone.local, gone.__dlpack__, lambda: np.asarray(gone)):
+            try:
+                call()
+                raise AssertionError("the window was freed")
+            except RuntimeError as error:
+                assert "freed" in str(error), error
+        messages, remote = memonet.Messages(job, 8), w.remote(job.pe, 0)
+        mutex = memonet.Mutex(job, np.zeros(3))
+        job.barrier()
+        job.finalize()
+        array[:] = 3
+        capsule[:] = 4
+        remote.store(5.0)
+        assert array.tolist() == [5, 3, 3, 3] and not received.any()
+        for call in (
+            job.barrier,
+            messages.recv,
+            steps.step,
+            mutex.acquire,
+            lambda: job.window(1),
+            lambda: w.wait_until(0, "==", 9.0, timeout=0.1),
+        ):
+            try:
+                call()
+            except memonet.Error:
+                pass
+        del w, steps, messages, mutex, job
+        gc.collect()
+        assert (array[1:] == 3).all() and (capsule == 4).all() and remote.load() == 5
+
+    run_near(2, body)
+
+
 def test_ctrl_c_beside_waits_of_another_thread(run_near):
     def body(job):
         w, team = job.window(2, "int64"), job.team([0])
@@ -196,7 +305,7 @@ def test_other_ends_have_tracebacks(run_near):
         if job.pe == 1:
             os._exit(3)
         # As under another launcher, which reports nothing.
-        os.environ.pop("MEMONET_JOB_FD")
+        del os.environ["MEMONET_JOB_FD"], os.environ["MEMONET_KEEP_GOING"]
         job.barrier()
 
     said = run_near.start(2, unlaunched, options=["--keep-going"]).stderr
@@ -222,6 +331,34 @@ def test_other_ends_have_tracebacks(run_near):
 
     said = run_near.start(1, own).stderr
     assert "own hook" in said and "Traceback" not in said, said
+
+
+def test_pes_of_a_job_that_goes_on_say_why_they_end(run_near):
+    def body(job):
+        job.barrier()
+        if job.pe == 1:
+            os._exit(3)
+        if job.pe == 0:
+            job.barrier()  # it fails
+
+    said = run_near.start(3, body, options=["--keep-going"]).stderr
+    its = [line for line in said.splitlines() if not line.startswith("memonet:")]
+    assert its[0].startswith("Traceback") and "job.barrier()  # it fails" in said, said
+    assert its[-1].startswith("memonet") and "PeerFailed: PE 1 failed" in its[-1], said
+    assert said.count("Traceback") == 1, said
+    # A job in such a job is one by itself.
+    inner = "import memonet, os; job = memonet.init(); os._exit(3) if job.pe else job.barrier()"
+
+    def outer(job):
+        import subprocess
+
+        inside = [*os.environ["INNER"].split("|"), sys.executable, "-c", os.environ["PROGRAM"]]
+        ended = subprocess.run(inside, capture_output=True, text=True)
+        print(ended.stderr)
+
+    environment = {"INNER": f"{_launch.command()}|run|-n|2", "PROGRAM": inner}
+    ended = run_near(1, outer, options=["--keep-going"], environment=environment)
+    assert "PE 1" in ended.stdout and "Traceback" not in ended.stdout, ended
 
 
 def test_a_death_is_an_exception(run):
@@ -252,6 +389,56 @@ def test_children_are_not_the_pe(run_near):
             os._exit(3)
         assert os.waitpid(child, 0)[1] == 0
         w.wait_until(0, "==", 5)
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_children_give_nothing_back(run_near):
+    def body(job):
+        def child(call):
+            """Calls it in a process that is forked off."""
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    call()
+                except memonet.Error as error:
+                    os._exit(0 if "forked off" in str(error) else 2)
+                os._exit(1)
+            assert os.waitpid(pid, 0)[1] >> 8 == 0
+
+        def drop(held):
+            held.clear()
+            job.barrier()  # is refused
+
+        mutex, lock = memonet.Mutex(job, np.zeros(4)), memonet.RwLock(job, np.zeros(4))
+        rights = job.restricted(4, "int64", right=lambda home, holder: "read+write")
+        remotes = [rights.remote(1 - job.pe, 0)]
+        if job.pe == 0:
+            child(mutex.acquire)
+            child(lock.try_read)
+            guard, array = lock.write(), mutex.acquire()
+            array[0] = 7
+            child(mutex.release)
+            child(guard.release)
+            child(lambda: drop(remotes))
+            with guard as data:
+                data[0] = 8
+                job.barrier()
+                job.barrier()
+            mutex.release()
+            remotes.clear()
+        else:
+            job.barrier()
+            assert mutex.try_acquire() is None and lock.try_read() is None
+            try:
+                rights.revoke(wait=True, timeout=0.2)
+                raise AssertionError("PE 0 has a remote")
+            except memonet.Timeout:
+                job.barrier()
+            with mutex as array, lock.read() as data:
+                assert (array[0], data[0]) == (7, 8)
+            rights.revoke(wait=True, timeout=60.0)
         job.barrier()
 
     run_near(2, body)

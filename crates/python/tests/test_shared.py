@@ -166,3 +166,86 @@ def test_views_keep_a_lock():
             lock.read()
 
     memonet.threads(1, body)
+
+
+def test_an_exception_gives_the_data_back():
+    def body(job):
+        mutex, lock = memonet.Mutex(job, np.zeros(4)), memonet.RwLock(job, np.zeros(4))
+
+        def fails(array):
+            view = array[1:]
+            try:
+                raise KeyError(view.size)
+            except KeyError:
+                raise ValueError("in a function that has the array, and a view") from None
+
+        for enter in (lambda: mutex, lock.read, lock.write):
+            with pytest.raises(ValueError, match="in a function"):
+                with enter() as array:
+                    fails(array)
+            assert array.size == 0
+            # What the program keeps by itself is said, and not passed over.
+            kept = []
+            guard = enter()
+            with pytest.raises(BufferError, match="locked") as locked:
+                with guard as array:
+                    kept.append(array[1:])
+                    fails(array)
+            assert "in a function" in str(locked.value.__context__)
+            kept.clear()
+            del locked
+            guard.release()
+        mutex.acquire(timeout=1.0)
+        mutex.release()
+        assert lock.try_write() is not None
+
+    memonet.threads(1, body)
+
+
+def test_a_mutex_is_freed_while_a_thread_waits(run_near):
+    def body(job):
+        import time
+
+        mutex, word = memonet.Mutex(job, np.zeros(4)), job.window(1, "int64")
+        if job.pe == 0:
+            with mutex as array:
+                word.remote(1, 0).store(1)
+                word.wait_until(0, "==", 1)
+                array[0] = 5
+        else:
+            got = []
+            thread = threading.Thread(target=lambda: got.append(mutex.acquire()))
+            word.wait_until(0, "==", 1)
+            thread.start()
+            time.sleep(0.3)  # so long that it waits, nearly always
+            mutex.free()
+            word.remote(0, 0).store(1)
+            thread.join()
+            if got:
+                blocks = [bytearray(size) for size in range(16, 2000, 8)]
+                assert got.pop()[0] == 5 and blocks
+                mutex.release()
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_statistics(run):
+    def body(job):
+        mutex, lock = memonet.Mutex(job, np.zeros(1)), memonet.RwLock(job, np.zeros(1))
+        region = memonet.Region(job, 1000)
+        for shared in (mutex, lock, region):
+            assert shared.stats()["uses"] == 0, shared
+        for _ in range(3):
+            with mutex as array, lock.write() as data:
+                array += 1
+                data += 1
+        region[0:1000] = 1
+        region.barrier()
+        assert mutex.stats()["uses"] == lock.stats()["uses"] == 3
+        counts = region.stats()
+        assert sorted(counts) == ["bytes", "handovers", "hits", "messages", "uses"], counts
+        assert counts["uses"] >= 1 and counts["hits"] <= counts["uses"], counts
+        job.barrier()
+
+    run(2, body)

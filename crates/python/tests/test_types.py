@@ -27,6 +27,13 @@ with lock.read(timeout=1.0) as array, lock.write() as changed:
 job.world.all_reduce_into(window.span(0, 3), window.span(3), "max")
 mine = job.restricted(3, right=lambda home, holder: "read" if holder == 0 else "none")
 job.attach(mine.key()).put_nbi(0, 0, window, count=3)
+with memonet.Messages(job, 100) as messages, memonet.Supersteps(job, 3) as steps:
+    messages.send(0, b"abc", timeout=1.0)
+    data, sender = messages.recv(timeout=1.0)
+    messages.send_object(sender, {"length": len(data)})
+    steps.put(0, 1, np.zeros(2))
+    steps.step()
+    steps.received.sum()
 counts: list[int] = memonet.threads(2, lambda job: job.pe)
 """
 

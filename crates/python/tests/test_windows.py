@@ -196,3 +196,57 @@ def test_other_libraries_see_the_memory():
         assert job.window(4, "u1").put(0, 0, b"abc") is None
 
     memonet.threads(1, body)
+
+
+def test_arrays_of_all_kinds(run):
+    def body(job):
+        class Sub(np.ndarray):
+            pass
+
+        right, w = (job.pe + 1) % job.npes, job.window(12, "float32")
+        whole = np.arange(12, dtype="float32")
+        for array in (
+            whole,
+            whole.reshape(3, 4),
+            whole.reshape(4, 3).T,
+            whole[::-1],
+            whole[2:2],
+            whole.view(Sub),
+            np.array(5, "float32"),
+            np.broadcast_to(whole[:1], 12),
+            np.frombuffer(whole.tobytes(), "float32"),
+            np.frombuffer(b"x" + whole.tobytes(), "uint8")[1:].view("float32"),
+            whole.astype(np.dtype("float32", metadata={"a": 1})),
+        ):
+            job.barrier()
+            w.local[:] = -1
+            job.barrier()
+            w.put(right, 0, array)
+            job.barrier()
+            assert w.local[: array.size].tolist() == np.ravel(array).tolist()
+            assert (w.local[array.size :] == -1).all()
+            into = np.zeros_like(array) if array.flags.writeable else np.zeros(array.shape, "f4")
+            got = w.get(job.pe, 0, into)
+            assert (got == array).all() and (got is into or array.ndim == 0)
+        for wrong in (whole.astype("f8"), whole.astype(">f4"), whole.astype("i4"), np.array(["a"])):
+            for call in (w.put, w.get):
+                try:
+                    call(right, 0, wrong)
+                    raise AssertionError("elements of another dtype")
+                except TypeError:
+                    pass
+        whole.flags.writeable = False
+        try:
+            w.get(right, 0, whole)
+            raise AssertionError("the array is read-only")
+        except ValueError:
+            pass
+        try:
+            w.get(job.pe, 0, w.local[2:4])
+            raise AssertionError("it is the window itself")
+        except ValueError:
+            pass
+        w.put(job.pe, 1, w.local[:11])  # overlaps
+        job.barrier()
+
+    run(2, body)

@@ -130,6 +130,7 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 
 fn start(mut spec: Spec) -> Result<Outcome> {
     spec.options.verbose |= log::asked()?.is_some();
+    spec.options.tell_of_keep_going();
     if spec.options.several.is_asked() {
         if spec.options.simulated.machine.is_some() {
             bail!(

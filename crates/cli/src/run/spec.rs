@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use memonet_core::ENV_FABRIC;
+use memonet_core::unstable::settings::ENV_KEEP_GOING;
 
 use super::stats::Form;
 use super::values::{events, factor, name_and_value, seconds};
@@ -96,6 +97,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Lets PEs know whether the job goes on without those that fail. This launcher may be a PE of
+    /// another job, of which the variable then says so.
+    pub fn tell_of_keep_going(&mut self) {
+        if self.keep_going || std::env::var_os(ENV_KEEP_GOING).is_some() {
+            let told = u8::from(self.keep_going).to_string();
+            self.environment.push((ENV_KEEP_GOING.into(), told));
+        }
+    }
+
     /// The names of the variables that PEs inherit from this process or get from the user.
     pub fn names_of_variables(&self) -> impl Iterator<Item = OsString> {
         let set = self.environment.iter().map(|(name, _)| name.into());

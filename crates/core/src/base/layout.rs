@@ -23,7 +23,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -285,9 +285,11 @@ pub struct CollectiveRequest {
     pub align: u64,
     /// Access mode and options.
     pub options: u64,
+    /// What the elements are called, and how many make a row.
+    pub element: [u64; 2],
     /// How each of two steps of the call went for this PE: 0 unknown, 1 well, 2 not.
     pub outcome: [u64; 2],
-    _pad: [u64; 10],
+    _pad: [u64; 8],
     /// Windows that this PE has dropped (snapshot made for this call).
     pub dropped: [u64; MAX_WINDOWS / 64],
 }

@@ -7,6 +7,7 @@ pub(crate) mod bells;
 pub(crate) mod clock;
 pub(crate) mod compare;
 pub(crate) mod doorbell;
+pub(crate) mod element;
 pub(crate) mod error;
 pub mod layout;
 pub mod log;

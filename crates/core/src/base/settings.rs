@@ -52,6 +52,8 @@ pub const ENV_PORTS: &str = "MEMONET_PORTS";
 pub const ENV_INTERFACE: &str = "MEMONET_INTERFACE";
 /// Variable by which the C front end is told of libraries whose static data are symmetric.
 pub const ENV_SYMMETRIC_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
+/// 1 where the end of a PE does not end the job, as `memonet run --keep-going` asks.
+pub const ENV_KEEP_GOING: &str = "MEMONET_KEEP_GOING";
 /// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has
 /// left behind.
 pub const ENV_MARK: &str = "MEMONET_MARK";
@@ -72,8 +74,16 @@ pub const SETTINGS: [Setting; 10] = [
 ];
 
 /// What launchers set for their PEs.
-const OF_LAUNCHERS: [&str; 7] =
-    [ENV_FD, ENV_PE, ENV_NPES, ENV_RECORD_FD, ENV_MACHINE_FD, ENV_MARK, ENV_AGENT_FD];
+const OF_LAUNCHERS: [&str; 8] = [
+    ENV_FD,
+    ENV_PE,
+    ENV_NPES,
+    ENV_RECORD_FD,
+    ENV_MACHINE_FD,
+    ENV_MARK,
+    ENV_AGENT_FD,
+    ENV_KEEP_GOING,
+];
 /// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
 const OF_BUILDS: [&str; 3] = ["MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
 /// How the names begin that memonet's own tests use.

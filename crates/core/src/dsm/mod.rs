@@ -48,8 +48,9 @@ pub use crate::endpoint::recorder::objects::Stats;
 pub use data::Data;
 pub use mutex::{Guard, Mutex};
 pub use region::{Placement, Reading, Region, RegionOptions, Writing};
-pub use rwlock::{ReadGuard, RwLock, WriteGuard};
+pub use rwlock::{LockOptions, ReadGuard, RwLock, WriteGuard};
 
+use crate::base::element::ElementName;
 use crate::base::error::{Cause, Error, Result};
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
@@ -73,6 +74,7 @@ fn window(
     kind: &str,
     bytes: usize,
     terms: &[usize],
+    name: ElementName,
     start: impl FnOnce(u64),
 ) -> Result<Window<CacheLine>> {
     let mut hasher = DefaultHasher::new();
@@ -84,7 +86,7 @@ fn window(
         digest: hasher.finish(),
         made: std::panic::Location::caller(),
     };
-    job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new(), start)
+    job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new().elements(name), start)
 }
 
 /// The error of calls after a panic; `number` is the poison word: number + 1 of the PE.

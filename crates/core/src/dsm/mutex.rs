@@ -1,7 +1,7 @@
 //! A mutex that owns its data.
 
 use super::data::Data;
-use super::rwlock::{RwLock, WriteGuard};
+use super::rwlock::{LockOptions, RwLock, WriteGuard};
 use crate::base::error::Result;
 use crate::base::shows;
 use crate::endpoint::recorder::objects::{ObjectKind, Stats};
@@ -46,7 +46,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
         job.pe.waiting_call("Mutex::new", None, || {
-            RwLock::make(job, initial, false, ObjectKind::Mutex).map(Mutex)
+            RwLock::make(job, initial, LockOptions::new(), ObjectKind::Mutex).map(Mutex)
         })
     }
 
@@ -60,7 +60,20 @@ impl<T: Data + ?Sized> Mutex<T> {
     #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
         job.pe.waiting_call("Mutex::with_shadow", None, || {
-            RwLock::make(job, initial, true, ObjectKind::Mutex).map(Mutex)
+            let options = LockOptions::new().shadow(true);
+            RwLock::make(job, initial, options, ObjectKind::Mutex).map(Mutex)
+        })
+    }
+
+    /// Makes a mutex with options. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); [`Unequal`](crate::Error::Unequal) when PEs give different
+    /// options.
+    #[track_caller]
+    pub fn with(job: &Job, initial: &T, options: LockOptions) -> Result<Self> {
+        job.pe.waiting_call("Mutex::with", None, || {
+            RwLock::make(job, initial, options, ObjectKind::Mutex).map(Mutex)
         })
     }
 

@@ -5,6 +5,7 @@ use super::data::{CacheLine, LINE};
 use super::homed::{self, Homed};
 use super::migratory::Migratory;
 use super::near::NearData;
+use super::rwlock::LockOptions;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::log::log;
 use crate::base::shm;
@@ -36,10 +37,10 @@ impl Protocol {
         initial: *const u8,
         bytes: usize,
         align: usize,
-        shadow: bool,
+        options: LockOptions,
         kind: ObjectKind,
     ) -> Result<(Protocol, *mut u8, Window<CacheLine>)> {
-        let pe = job.pe.clone();
+        let (pe, shadow) = (job.pe.clone(), options.shadow);
         // Small data share the lock's cache line: one miss brings both.
         let data_at = tickets::HEAD.next_multiple_of(align);
         let shadow_at = (data_at + bytes).next_multiple_of(LINE);
@@ -69,7 +70,7 @@ impl Protocol {
             }
         };
         let terms = [bytes, align, usize::from(shadow)];
-        let window = super::window(job, kind.name(), size, &terms, start)?;
+        let window = super::window(job, kind.name(), size, &terms, options.element, start)?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let home = super::home_of(offset, pe.npes());
         let part = match pe.route(home, offset) {

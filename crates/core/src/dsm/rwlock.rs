@@ -1,5 +1,6 @@
 //! A lock for readers and writers that owns its data.
 
+use crate::base::element::ElementName;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shows;
 use crate::endpoint::pe::Pe;
@@ -16,6 +17,32 @@ use super::data::{CacheLine, Data, bytes_of};
 use super::protocol::{Checked, Protocol};
 use crate::endpoint::recorder::objects::{Counters, ObjectKind, Stats};
 use crate::sync::tickets::Mode;
+
+/// How [`Mutex::with`](super::Mutex::with) and [`RwLock::with`] make a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LockOptions {
+    pub(super) shadow: bool,
+    pub(super) element: ElementName,
+}
+
+impl LockOptions {
+    /// Without a shadow.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the lock keeps the last released version of its data.
+    pub fn shadow(mut self, shadow: bool) -> Self {
+        self.shadow = shadow;
+        self
+    }
+
+    /// What a front end calls the elements.
+    pub fn elements(mut self, name: ElementName) -> Self {
+        self.element = name;
+        self
+    }
+}
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one thread change.
 /// `T` is plain data, or a slice `[E]` of plain data.
@@ -65,7 +92,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
         job.pe.waiting_call("RwLock::new", None, || {
-            Self::make(job, initial, false, ObjectKind::RwLock)
+            Self::make(job, initial, LockOptions::new(), ObjectKind::RwLock)
         })
     }
 
@@ -78,11 +105,27 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
         job.pe.waiting_call("RwLock::with_shadow", None, || {
-            Self::make(job, initial, true, ObjectKind::RwLock)
+            Self::make(job, initial, LockOptions::new().shadow(true), ObjectKind::RwLock)
         })
     }
 
-    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: ObjectKind) -> Result<Self> {
+    /// Makes a lock with options. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); [`Error::Unequal`] when PEs give different options.
+    #[track_caller]
+    pub fn with(job: &Job, initial: &T, options: LockOptions) -> Result<Self> {
+        job.pe.waiting_call("RwLock::with", None, || {
+            Self::make(job, initial, options, ObjectKind::RwLock)
+        })
+    }
+
+    pub(super) fn make(
+        job: &Job,
+        initial: &T,
+        options: LockOptions,
+        kind: ObjectKind,
+    ) -> Result<Self> {
         let elements = initial.elements();
         // The error must reach the other PEs, which would wait for this one.
         let bytes =
@@ -94,7 +137,7 @@ impl<T: Data + ?Sized> RwLock<T> {
                 elements.as_ptr().cast(),
                 bytes,
                 align_of::<T::Element>(),
-                shadow,
+                options,
                 kind,
             )
         }?;

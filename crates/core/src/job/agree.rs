@@ -2,6 +2,7 @@
 //! get an error.
 
 use super::own_heap::OwnHeap;
+use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{CollectiveRequest, MAX_WINDOWS, SystemArea};
 use crate::base::shm;
@@ -26,10 +27,10 @@ pub(crate) const KIND_BLOCK: u64 = 5;
 pub(crate) const KIND_FREE_BLOCK: u64 = 6;
 pub(crate) const KIND_MULTICAST: u64 = 8;
 pub(crate) const KIND_SHARED: u64 = 9;
-/// The bits of a window's third word that have the alignment; those above are the row's length.
-pub(crate) const ALIGN_BITS: u32 = 16;
+/// What a PE asks for: kind, bytes, alignment and options, and its [`ElementName`] as words.
+pub(crate) type Request = [u64; 6];
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
-const REFUSED: [u64; 4] = [4, 0, 0, 0];
+const REFUSED: Request = [4, 0, 0, 0, 0, 0];
 
 /// How a step of a collective call went for a PE.
 pub(crate) const UNKNOWN: u64 = 0;
@@ -134,7 +135,7 @@ impl<'a> Collective<'a> {
     /// Compares this PE's request with everybody's, then frees what everybody has dropped. The
     /// heaps of all PEs go through the same steps. A `request` that this PE had to refuse itself is
     /// its error, once the others have heard of it. After an error the call is closed.
-    pub(crate) fn agree(&mut self, request: Result<[u64; 4]>) -> Result<()> {
+    pub(crate) fn agree(&mut self, request: Result<Request>) -> Result<()> {
         let (request, refused) = match request {
             Ok(request) => (request, None),
             Err(error) => (REFUSED, Some(error)),
@@ -158,7 +159,7 @@ impl<'a> Collective<'a> {
         }
     }
 
-    fn publish_request(&self, request: [u64; 4], stamp: u64, dropped: &[u64]) {
+    fn publish_request(&self, request: Request, stamp: u64, dropped: &[u64]) {
         for (index, &value) in dropped.iter().enumerate() {
             self.write(Self::word(offset_of!(CollectiveRequest, dropped) + 8 * index), value);
         }
@@ -170,10 +171,10 @@ impl<'a> Collective<'a> {
 
     /// The first request that differs from this PE's; and what is left of `dropped` that all have
     /// dropped.
-    fn compare(&self, request: [u64; 4], stamp: u64, dropped: &mut [u64]) -> Result<Option<Error>> {
+    fn compare(&self, request: Request, stamp: u64, dropped: &mut [u64]) -> Result<Option<Error>> {
         let mut unequal = None;
         for other in 0..self.pe.npes() {
-            let mut theirs = [0u64; 4];
+            let mut theirs = Request::default();
             for (index, value) in theirs.iter_mut().enumerate() {
                 *value = self.read(other, Self::word(8 * index))?;
             }
@@ -217,31 +218,19 @@ impl<'a> Collective<'a> {
     }
 }
 
-fn describe([kind, size, align, options]: [u64; 4]) -> String {
+fn describe(request: Request) -> String {
+    let [kind, size, align, options, name, row] = request;
+    let of = ElementName::describe([name, row]);
     match kind {
         NONE => "nothing: it is in another collective call, or an earlier one failed here or there and its error was passed over".into(),
-        KIND_WINDOW => describe_window(size, align, options),
+        KIND_WINDOW => format!("a window of {size} bytes{of}, aligned to {align}, options {options:#x}"),
         KIND_FREE => format!("a free of window {size}"),
-        _ if [kind, size, align, options] == REFUSED => "a window that cannot be".into(),
-        KIND_MULTICAST => format!("a multicast channel of {size} bytes, writer, readers and options {options:#x}"),
-        KIND_SHARED => format!("a mutex, reader-writer lock or region, {size} bytes in all, kind, size and options {options:#x}"),
-        KIND_RESTRICTED => format!("a restricted window of {size} bytes, rights {options:#x}"),
+        _ if request == REFUSED => "a window that cannot be".into(),
+        KIND_MULTICAST => format!("a multicast channel of {size} bytes{of}, writer, readers and options {options:#x}"),
+        KIND_SHARED => format!("a mutex, reader-writer lock or region{of}, {size} bytes in all, kind, size and options {options:#x}"),
+        KIND_RESTRICTED => format!("a restricted window of {size} bytes{of}, rights {options:#x}"),
         KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {align}"),
         KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),
         _ => "another call".into(),
-    }
-}
-
-/// The window of a front end has the name of its elements above the options.
-fn describe_window(size: u64, shape: u64, options: u64) -> String {
-    let (row, align) = (shape >> ALIGN_BITS, shape & ((1 << ALIGN_BITS) - 1));
-    let name = (options >> 16).to_le_bytes();
-    let name = String::from_utf8_lossy(&name);
-    match name.trim_end_matches('\0') {
-        "" => format!("a window of {size} bytes, aligned to {align}, options {options:#x}"),
-        name => format!(
-            "a window of {size} bytes of {name:?} in rows of {row}, aligned to {align}, options {:#x}",
-            options & 0xffff
-        ),
     }
 }

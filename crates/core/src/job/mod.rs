@@ -301,6 +301,15 @@ impl Job {
         self.pe.far_fabric().map_or(Ok(()), |fabric| fabric.take_part(to_successor))
     }
 
+    /// For front ends of languages in which programs fork: refuses a process that this PE has
+    /// forked off, and that [is not the PE](crate::unstable::ending).
+    ///
+    /// # Errors
+    /// [`Misuse`](crate::Error::Misuse) in such a process.
+    pub fn refuse_child(&self) -> Result<()> {
+        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
+    }
+
     /// Whether a PE has asked for the end of the whole job. Calls that fail from then on fail
     /// because of that.
     pub fn is_exiting(&self) -> bool {

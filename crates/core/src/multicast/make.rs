@@ -13,6 +13,7 @@ use super::stream::{Gather, Lap};
 use super::tree::{ARITY, Child, Node, Progress, children, parent};
 use super::writer::{Onward, Peer, Writer};
 use super::{Delivery, End, Forced, Multicast};
+use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
 use crate::base::log::log;
@@ -52,6 +53,7 @@ pub struct MulticastOptions {
     capacity: Option<usize>,
     drop_slow: Option<Duration>,
     survive: bool,
+    element: ElementName,
 }
 
 /// The default capacity.
@@ -76,7 +78,12 @@ impl MulticastOptions {
     /// KiB use 512 KiB, unless they come one behind the other, or PEs share CPUs. Slow readers stop
     /// the writer, and a reader's death is an error.
     pub fn new() -> Self {
-        MulticastOptions { capacity: None, drop_slow: None, survive: false }
+        MulticastOptions {
+            capacity: None,
+            drop_slow: None,
+            survive: false,
+            element: ElementName::default(),
+        }
     }
 
     /// Bytes that a reader may have unread before it stops the writer, rounded up to a power of two
@@ -97,6 +104,12 @@ impl MulticastOptions {
     /// reading.
     pub fn survive_readers(mut self, survive: bool) -> Self {
         self.survive = survive;
+        self
+    }
+
+    /// What a front end calls the elements.
+    pub fn elements(mut self, name: ElementName) -> Self {
+        self.element = name;
         self
     }
 
@@ -194,7 +207,8 @@ impl Job {
             digest,
             made,
         };
-        let window = self.window_of::<ReaderLine>(terms, lines, WindowOptions::new(), |_| {})?;
+        let named = WindowOptions::new().elements(options.element);
+        let window = self.window_of::<ReaderLine>(terms, lines, named, |_| {})?;
         let start = window.inner.heap_offset().expect("not a restricted window");
         let front = start + LINE * readers.len() as u64;
         let places = Places {

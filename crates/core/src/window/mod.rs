@@ -14,6 +14,7 @@ pub(crate) mod transfer;
 pub(crate) mod until;
 
 use crate::base::access::Access;
+use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::log::log;
 use crate::base::shm::Plain;
@@ -24,9 +25,7 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::endpoint::written::Written;
 use crate::job::Job;
-use crate::job::agree::{
-    ALIGN_BITS, Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN,
-};
+use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
 use crate::job::heap::KeySlot;
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
@@ -41,9 +40,7 @@ use std::sync::Arc;
 pub struct WindowOptions {
     access: Access,
     populate: bool,
-    /// The name of the elements, cut off or filled up with zeros.
-    element: [u8; 6],
-    row: u32,
+    element: ElementName,
 }
 
 impl WindowOptions {
@@ -64,20 +61,10 @@ impl WindowOptions {
         self
     }
 
-    /// For front ends whose elements are not known by their Rust type: what the elements are
-    /// called, and how many of them make a row of the array. PEs that give different ones get
-    /// [`Error::Unequal`], which says both. Six bytes of the name are compared.
-    pub fn elements(mut self, name: &str, row: usize) -> Self {
-        for (byte, &given) in self.element.iter_mut().zip(name.as_bytes()) {
-            *byte = given;
-        }
-        self.row = u32::try_from(row).unwrap_or(u32::MAX);
+    /// What a front end calls the elements.
+    pub fn elements(mut self, name: ElementName) -> Self {
+        self.element = name;
         self
-    }
-
-    /// The elements as the digest that PEs compare; 0 where they have no name.
-    fn digest(self) -> u64 {
-        self.element.iter().rev().fold(0, |digest, &byte| digest << 8 | u64::from(byte))
     }
 }
 
@@ -332,7 +319,7 @@ impl<T: Plain> Window<T> {
         pe.waiting_call("Window::free", Some(self.inner.made), || {
             drop(self);
             let mut call = Collective::begin(&pe, &world)?;
-            call.agree(Ok([KIND_FREE, id, 0, 0]))?;
+            call.agree(Ok([KIND_FREE, id, 0, 0, 0, 0]))?;
             call.close()
         })
     }
@@ -491,8 +478,8 @@ impl Job {
     ) -> Result<Window<T>> {
         let made = Location::caller();
         self.pe.waiting_call(name, None, || {
-            let shape = align_of::<T>() as u64 | u64::from(options.row) << ALIGN_BITS;
-            let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: options.digest(), made };
+            let shape = align_of::<T>() as u64;
+            let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: 0, made };
             self.window_of(terms, len, options, |_| {})
         })
     }
@@ -509,8 +496,9 @@ impl Job {
         let pe = &self.pe;
         let mut call = Collective::begin(pe, self.world())?;
         let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.digest << 16;
-        let request =
-            element_bytes::<T>(len).map(|bytes| [terms.kind, bytes as u64, terms.shape, bits]);
+        let [name, row] = options.element.words();
+        let request = element_bytes::<T>(len)
+            .map(|bytes| [terms.kind, bytes as u64, terms.shape, bits, name, row]);
         call.agree(request)?;
         let bytes = len * size_of::<T>();
         let allocated = call.heap.allocate(bytes as u64, align_of::<T>() as u64);
@@ -583,6 +571,21 @@ impl Job {
         len: usize,
         right: impl Fn(usize, usize) -> Access,
     ) -> Result<Window<T>> {
+        self.restricted_of(len, ElementName::default(), right)
+    }
+
+    /// For front ends: [`restricted`](Self::restricted), of elements that are called so.
+    /// *Collective.*
+    ///
+    /// # Errors
+    /// As for [`restricted`](Self::restricted).
+    #[track_caller]
+    pub fn restricted_of<T: Plain>(
+        &self,
+        len: usize,
+        name: ElementName,
+        right: impl Fn(usize, usize) -> Access,
+    ) -> Result<Window<T>> {
         let here = Location::caller();
         self.pe.waiting_call("Job::restricted", None, || {
             let n = self.npes();
@@ -592,8 +595,10 @@ impl Job {
             let mut call = Collective::begin(&self.pe, self.world())?;
             // Bound before anybody sends to it.
             let socket = Socket::of(&self.pe);
+            let [name, row] = name.words();
             let request = element_bytes::<T>(len).map(|bytes| {
-                [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]
+                let (size, align) = (bytes as u64, align_of::<T>() as u64);
+                [KIND_RESTRICTED, size, align, rights.digest, name, row]
             });
             call.agree(request)?;
             let bytes = len * size_of::<T>();

@@ -11,7 +11,8 @@
 //! epoch, its read came before the home's store was visible, so its count, which came before that
 //! read, is seen by the home, which waits. Otherwise it read the new epoch, counts down again and
 //! reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its
-//! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
+//! counts are passed over. Each count has one writer (the holder), so a death leaves it readable. A
+//! process that the holder has forked off is refused holds, and gives none back.
 //!
 //! *Hardware that compares keys* has one of each grant, made of its number and its epoch. The
 //! home's hardware admits the key of a new epoch from [`Window::revoke`] on, and keys of earlier
@@ -24,6 +25,7 @@ use crate::base::layout::{Grant, SystemArea};
 use crate::base::memory::{Mapping, close_to_writers, create_memfd_to_seal};
 use crate::base::shm::{self, AtomicOp, Plain};
 use crate::base::status::State;
+use crate::endpoint::ending;
 use crate::endpoint::fabric::{Fabric, FarAddress};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -176,6 +178,9 @@ fn hardware_key(nonce: u64, epoch: u64) -> u64 {
 impl Hold {
     /// Counts a hold, then checks that `epoch` is still in force.
     pub(crate) fn take(pe: &Arc<Pe>, key: usize, home: usize, epoch: u64) -> Result<Hold> {
+        if let Some(error) = ending::refusal_of_child(pe) {
+            return Err(error);
+        }
         let hold = Hold { pe: pe.clone(), key, home };
         if hold.count(1) >= MOST_HOLDS {
             // Dropping `hold` takes back what it has just added.
@@ -204,6 +209,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if ending::refusal_of_child(&self.pe).is_some() {
+            return; // it is the PE's, which has it still
+        }
         // On a far fabric the writes made under this hold may be under way still.
         self.pe.flush_far();
         self.count(u32::MAX);

@@ -17,6 +17,7 @@ on_every_fabric!(
     what_a_dead_pe_sent_is_received,
     ; with threads of their own:
     threads_share_the_messages,
+    a_thread_that_waits_keeps_nobody,
     a_detection_thread,
 );
 
@@ -140,11 +141,19 @@ fn nothing_comes_in_time(setup: Setup) {
             let (messages, mut message) = (Messages::new(job, 8, 1)?, vec![5]);
             let late = messages.recv_timeout(&mut message, Duration::from_millis(3));
             assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+            let late = messages.recv_from_timeout(0, &mut message, Duration::from_millis(3));
+            assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+            assert!(!messages.try_recv_from(0, &mut message)?);
             assert_eq!(message, [5], "as it was");
             job.barrier()?;
-            messages.send((job.pe() + 1) % job.npes(), &[1])?;
+            let (next, before) = (job.pe() + 1, job.pe() + job.npes() - 1);
+            messages.send(next % job.npes(), &[1])?;
             messages.recv_timeout(&mut message, Duration::from_secs(30))?;
             assert_eq!(message, [1]);
+            messages.send(next % job.npes(), &[2])?;
+            let before = before % job.npes();
+            messages.recv_from_timeout(before, &mut message, Duration::from_secs(30))?;
+            assert_eq!(message, [2]);
             job.barrier()
         });
     }
@@ -160,10 +169,15 @@ fn refusals(setup: Setup) {
             let messages = Messages::new(job, 8, 1)?;
             let long = messages.send(0, &[0; 9]);
             assert!(matches!(long, Err(Error::Misuse { .. })), "{long:?}");
+            // SAFETY: so many bytes of a vector.
+            let long = unsafe { messages.send_from(0, vec![0; 9].as_ptr(), 9, None) };
+            assert!(matches!(long, Err(Error::Misuse { .. })), "{long:?}");
             for pe in [job.npes(), usize::MAX] {
                 let nobody = messages.send(pe, &[]);
                 assert!(matches!(nobody, Err(Error::NoSuchPe { .. })), "{nobody:?}");
                 let nobody = messages.recv_from(pe, &mut Vec::new());
+                assert!(matches!(nobody, Err(Error::NoSuchPe { .. })), "{nobody:?}");
+                let nobody = messages.try_recv_from(pe, &mut Vec::new());
                 assert!(matches!(nobody, Err(Error::NoSuchPe { .. })), "{nobody:?}");
             }
             job.barrier()
@@ -249,6 +263,33 @@ fn threads_share_the_messages(setup: Setup) {
             })?;
             let count = (THREADS * each) as u64;
             assert_eq!(sum, count * (count - 1) / 2, "each message once");
+            job.barrier()
+        });
+    }
+}
+
+/// A thread waits for room at a PE: the deadline of another one, and what does not wait, hold.
+fn a_thread_that_waits_keeps_nobody(setup: Setup) {
+    for run in setup.runs(FEW) {
+        run.job(|job| {
+            let messages = Messages::new(job, 8, 1)?;
+            let (next, mut message) = ((job.pe() + 1) % job.npes(), Vec::new());
+            messages.send(next, &[1])?;
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| messages.send(next, &[2]));
+                for _ in 0..3 {
+                    let late = messages.send_timeout(next, &[9], Duration::from_millis(2));
+                    assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                    assert!(!messages.try_send(next, &[9])?);
+                }
+                job.barrier()?;
+                for number in [1, 2] {
+                    messages.recv(&mut message)?;
+                    assert_eq!(message, [number]);
+                }
+                waits.join().unwrap()
+            })?;
+            assert!(messages.try_recv(&mut message)?.is_none(), "what was refused was not sent");
             job.barrier()
         });
     }

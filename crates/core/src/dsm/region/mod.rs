@@ -69,6 +69,7 @@ mod pages;
 
 pub use guards::{Reading, Writing};
 
+use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
@@ -105,11 +106,17 @@ pub struct RegionOptions {
     page: usize,
     placement: Placement,
     checked: bool,
+    element: ElementName,
 }
 
 impl Default for RegionOptions {
     fn default() -> Self {
-        RegionOptions { page: 4096, placement: Placement::Block, checked: false }
+        RegionOptions {
+            page: 4096,
+            placement: Placement::Block,
+            checked: false,
+            element: ElementName::default(),
+        }
     }
 }
 
@@ -140,6 +147,12 @@ impl RegionOptions {
     /// program that meets by other means calls [`Job::barrier`] once more after the acquire.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
+        self
+    }
+
+    /// What a front end calls the elements.
+    pub fn elements(mut self, name: ElementName) -> Self {
+        self.element = name;
         self
     }
 }
@@ -229,7 +242,7 @@ impl<T: Plain> Region<T> {
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
         let terms =
             [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
-        let window = super::window(job, NAME, size, &terms, |_| {})?;
+        let window = super::window(job, NAME, size, &terms, options.element, |_| {})?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let (pe, npes) = (job.pe.clone(), job.npes());
         let known = |number: usize| match options.placement {
