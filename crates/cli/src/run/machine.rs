@@ -286,6 +286,12 @@ impl Simulation {
         outputs.push([stdout.as_raw_fd(), stderr.as_raw_fd()]);
     }
 
+    /// Has PEs that wait for their turn tell where their programs have called. One that is just
+    /// about to sleep may miss it: the caller repeats this.
+    pub fn ask_for_places(&self, npes: usize) {
+        (0..npes).for_each(|pe| self.passages.nudge(pe));
+    }
+
     /// Notifies the engine that a PE's process has ended. The job's memory says so already.
     pub fn left(&self, pe: usize) {
         self.passages.left(pe);

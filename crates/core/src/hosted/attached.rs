@@ -57,7 +57,7 @@ pub fn join(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
     if let Some(complaint) = replaced::complaint(me) {
         eprintln!("{complaint}");
     }
-    let process = Process::new(me as u32, own);
+    let process = Process::new(seat.clone(), own);
     // SAFETY: the question has no block.
     let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;
     process.joined();

@@ -256,7 +256,8 @@ impl Passages {
         self.ended[pe].load(Ordering::Acquire)
     }
 
-    /// Wakes a thread that waits for PE `pe`, spuriously.
+    /// Wakes a thread that waits for PE `pe`, or PE `pe` while it waits for its turn, spuriously. A
+    /// PE that is woken so says where its program has called.
     pub fn nudge(&self, pe: usize) {
         self.passage(pe).turn.wake();
     }
@@ -447,12 +448,18 @@ impl Own {
     }
 
     /// Asks the questions of the list, and waits for the answer to the last, which is `ask`. The
-    /// last `asked` of them are those that the caller wants to know about. Nothing, where this
-    /// process counts as ended.
+    /// last `asked` of them are those that the caller wants to know about. `woken` is called when
+    /// the process was woken without an answer. Nothing, where this process counts as ended.
     ///
     /// # Safety
     /// `block` is writable for the bytes that the question [takes](Ask::takes).
-    pub(super) unsafe fn call(&mut self, ask: Ask, asked: usize, block: *mut u8) -> Option<Reply> {
+    pub(super) unsafe fn call(
+        &mut self,
+        ask: Ask,
+        asked: usize,
+        block: *mut u8,
+        woken: impl Fn(),
+    ) -> Option<Reply> {
         let (passage, count) = (self.passage, std::mem::take(&mut self.kept).count);
         passage.store(offset_of!(Words, count), count as u64);
         if !passage.turn.pass(Side::Pe) {
@@ -462,7 +469,7 @@ impl Own {
             match passage.turn.wait(Side::Pe) {
                 Came::Mine => break,
                 Came::Gone => return None,
-                Came::Late => {}
+                Came::Late => woken(),
             }
         }
         let [refused, now, value, len, made] =

@@ -7,6 +7,8 @@ use super::passage::{MOST_ASKS, Own, Recall, Reply};
 use crate::base::error::{Error, Result};
 use crate::base::lock;
 use crate::endpoint::ending::NOT_THE_PE;
+use crate::lifecycle::start::Seat;
+use crate::wait::answer;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -28,17 +30,17 @@ pub(super) fn sleep(time: Duration) -> bool {
 /// A process's way to the machine. It makes one call at a time: threads wait for each other, in
 /// real time.
 pub(super) struct Process {
-    me: u32,
+    seat: Seat,
     id: u32,
     own: Mutex<Own>,
     recall: Recall,
 }
 
 impl Process {
-    /// This process, as PE `me`, by its passage.
-    pub(super) fn new(me: u32, own: Own) -> Arc<Process> {
+    /// This process, in its place, by its passage.
+    pub(super) fn new(seat: Seat, own: Own) -> Arc<Process> {
         let recall = own.recall();
-        Arc::new(Process { me, id: std::process::id(), own: Mutex::new(own), recall })
+        Arc::new(Process { seat, id: std::process::id(), own: Mutex::new(own), recall })
     }
 
     /// The list of questions.
@@ -55,23 +57,29 @@ impl Process {
     ///
     /// # Safety
     /// As for [`Port::call`], of each question.
-    unsafe fn ask(own: &mut Own, asks: &[Ask], block: *mut u8) -> Result<(usize, u64)> {
+    unsafe fn ask(&self, own: &mut Own, asks: &[Ask], block: *mut u8) -> Result<(usize, u64)> {
         let Some(&last) = asks.last() else { return Ok((0, 0)) };
         // SAFETY: the caller promises the block, for each question.
         asks.iter().for_each(|&ask| unsafe { own.keep(ask, clock::computed(), block) });
         // SAFETY: as above.
-        let reply = unsafe { own.call(last, asks.len(), block) };
+        let reply = unsafe { own.call(last, asks.len(), block, || self.tell_place()) };
         Self::resumed(reply)
     }
 
     /// Asks what is kept.
-    fn ask_kept(own: &mut Own) -> Result<()> {
+    fn ask_what_is_kept(&self, own: &mut Own) -> Result<()> {
         if !own.keeps() {
             return Ok(());
         }
         // SAFETY: a question that is kept takes no block.
-        let reply = unsafe { own.call(Ask::Fence, 0, null_mut()) };
+        let reply = unsafe { own.call(Ask::Fence, 0, null_mut(), || self.tell_place()) };
         Self::resumed(reply).map(drop)
+    }
+
+    /// The launcher has woken this thread to learn where the program has called.
+    #[cold]
+    fn tell_place(&self) {
+        answer::tell_place(self.seat.control(), self.seat.pe());
     }
 
     /// The process goes on with a reply.
@@ -90,7 +98,7 @@ impl Process {
 
 impl Port for Arc<Process> {
     fn pe(&self) -> u32 {
-        self.me
+        self.seat.pe() as u32
     }
 
     fn now(&self) -> Duration {
@@ -100,10 +108,10 @@ impl Port for Arc<Process> {
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
         let mut own = self.own()?;
         if !own.has_room(ask) {
-            Process::ask_kept(&mut own)?;
+            self.ask_what_is_kept(&mut own)?;
         }
         // SAFETY: the caller promises the block.
-        unsafe { Process::ask(&mut own, &[ask], block) }.map(|(_, value)| value)
+        unsafe { Process::ask(self, &mut own, &[ask], block) }.map(|(_, value)| value)
     }
 
     fn takes_lists(&self) -> bool {
@@ -114,10 +122,10 @@ impl Port for Arc<Process> {
         let run = || {
             let mut own = self.own()?;
             if !own.has_room_for(asks.len()) {
-                Process::ask_kept(&mut own)?;
+                self.ask_what_is_kept(&mut own)?;
             }
             // SAFETY: the questions have no blocks.
-            let (made, _) = unsafe { Process::ask(&mut own, asks, null_mut()) }?;
+            let (made, _) = unsafe { Process::ask(self, &mut own, asks, null_mut()) }?;
             Ok(made)
         };
         (asks.len() <= MOST_ASKS).then(run)
@@ -141,7 +149,7 @@ impl Port for Arc<Process> {
     }
 
     fn ask_kept(&self) -> Result<()> {
-        Process::ask_kept(&mut *self.own()?)
+        self.ask_what_is_kept(&mut *self.own()?)
     }
 
     unsafe fn map_region(

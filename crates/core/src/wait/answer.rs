@@ -20,7 +20,9 @@
 //!   question after the ring, as it sees a front end's [call](super::Attention); one that sleeps on
 //!   a bell of its barrier looks by itself within that time, and one that is awake checks between
 //!   its looks. In virtual time no PE looks while it is parked. There the question stands from the
-//!   start, and a PE reports before it parks, and takes the report back when its wait has ended.
+//!   start, and a PE reports before it parks, and takes the report back when its wait has ended. To
+//!   find the caller at each parking would cost too much, so the launcher wakes a parked process
+//!   for that, which then [tells the place](tell_place) and sleeps on: no virtual time passes.
 //!   A call of a fabric that waits for a far PE by itself answers, too (`Seat::answer`).
 //! * A4: Without a question, a check costs one more load, of the cache line in which it looks for
 //!   departures. First looks are not touched.
@@ -143,6 +145,19 @@ impl<'a> Published<'a> {
         // One thread of a PE waits at a time.
         write(nth(pe.control().reports(pe.me()), 0), STANDING, &report(pe, &terms, waited).write());
         Published(pe)
+    }
+}
+
+/// Adds the caller to the report that this PE has published, where it has no line. Called by the
+/// thread that waits, when somebody is to read the report.
+#[cold]
+pub(crate) fn tell_place(control: &Control, me: usize) {
+    let place = nth(control.reports(me), 0);
+    let published = read(place, STANDING).and_then(|bytes| Some((Report::read(&bytes)?, bytes)));
+    let Some((mut report, bytes)) = published else { return };
+    if !report.call.is_empty() && report.at.is_empty() && report.caller.is_none() {
+        report.caller = callers::instruction();
+        lengthen(place, bytes.len(), &report.write());
     }
 }
 

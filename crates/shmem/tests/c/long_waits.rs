@@ -45,7 +45,6 @@ fn reports_name_the_functions_of_c() {
     ];
     for (options, status, parts) in cases {
         let said = said(options, &program, status);
-        let at = |text: &str| if options[0] == "--machine" { String::new() } else { at(text) };
         let always = [
             format!("in shmem_long_wait_until{} for the word at 0x", at("wait_until(&word[2]")),
             "to be > 5; it is 1".to_owned(),

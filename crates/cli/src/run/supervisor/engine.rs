@@ -35,10 +35,13 @@ impl Supervisor {
                     let _ = done.send(());
                 }
                 News::Ended(result) => {
-                    self.simulation = None;
+                    let simulation = self.simulation.take();
                     if let Err(error) = result {
                         let text = match error.downcast_ref() {
                             Some(Error::Deadlock { at, waits }) => {
+                                if let Some(simulation) = &simulation {
+                                    self.await_places(simulation);
+                                }
                                 self.describe_deadlock(*at, waits)
                             }
                             _ => format!("{error:#}"),
@@ -50,6 +53,15 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Has all PEs say where they wait, and waits until they have: nothing else is under way.
+    fn await_places(&self, simulation: &Simulation) {
+        let end = Instant::now() + waits::LONGEST;
+        while waits::lack_places(&self.processes) && Instant::now() < end {
+            simulation.ask_for_places(self.processes.pes().len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// What PEs wait for on a machine on which nothing is under way.

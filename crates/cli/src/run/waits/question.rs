@@ -83,6 +83,15 @@ pub fn standing(processes: &Processes) -> Vec<Answer> {
     processes.pes().map(|pe| answer(processes, pe, number)).collect()
 }
 
+/// Whether a PE of a simulated machine that runs has not said yet where it waits.
+pub fn lack_places(processes: &Processes) -> bool {
+    let lacks =
+        |wait: &Report| !wait.call.is_empty() && wait.at.is_empty() && wait.caller.is_none();
+    standing(processes)
+        .iter()
+        .any(|answer| answer.activity != Activity::Ended && answer.waits.iter().any(lacks))
+}
+
 /// What is known of a PE now.
 fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
     let job = processes.job();
