@@ -48,7 +48,7 @@ impl Team {
     /// [`broadcast`](Self::broadcast) of equally many elements at each member, in place.
     /// *Collective.*
     ///
-    /// Slices of more than a few KiB are better in windows, and
+    /// Slices of more than some hundred KiB are better in windows, and
     /// [`broadcast_into`](Self::broadcast_into) better for them: they are then copied once, as a
     /// whole.
     ///
