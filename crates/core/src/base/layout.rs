@@ -224,7 +224,7 @@ pub struct EagerBuffer {
 
 /// Fewest and most bytes of each half of a staging area, where the values lie of which a member of a
 /// team makes a collective. A half is a page at least, and a multiple of it, so that the areas of
-/// all teams fill huge pages. docs/decisions.md has measurements of the most.
+/// all teams fill huge pages.
 pub const STAGING_BYTES: [u64; 2] = [4 << 10, 256 << 10];
 /// Bytes of a heap for one byte of all staging areas, as far as [`STAGING_BYTES`] lets them grow.
 const HEAP_PER_STAGING: u64 = 4;
