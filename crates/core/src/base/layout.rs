@@ -222,9 +222,9 @@ pub struct EagerBuffer {
     pub bytes: [[u8; EAGER_BYTES]; TURNS],
 }
 
-/// Fewest and most bytes of each half of a staging area, where the values lie of which a member of a
-/// team makes a collective. A half is a page at least, and a multiple of it, so that the areas of
-/// all teams fill huge pages.
+/// Fewest and most bytes of each half of a staging area, where the values lie of which a member
+/// makes a collective. A half is a multiple of the fewest, so that all areas together fill huge
+/// pages.
 pub const STAGING_BYTES: [u64; 2] = [4 << 10, 256 << 10];
 /// Bytes of a heap for one byte of all staging areas, as far as [`STAGING_BYTES`] lets them grow.
 const HEAP_PER_STAGING: u64 = 4;
@@ -368,7 +368,7 @@ const _: () = {
     assert!(
         size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0
     );
-    assert!(2 * STAGING_BYTES[0] * MAX_BARRIERS as u64 % HUGE_PAGE == 0);
+    assert!((2 * STAGING_BYTES[0] * MAX_BARRIERS as u64).is_multiple_of(HUGE_PAGE));
     assert!(size_of::<SystemArea>() < 4 * HUGE_PAGE as usize);
     assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };

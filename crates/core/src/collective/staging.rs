@@ -6,10 +6,11 @@
 //! destination. More data go in pieces, one collective after the other. So a value costs what an
 //! element of a window costs, two copies by this CPU, and no allocation.
 //!
-//! **How long.** A half has [`STAGING_BYTES`](crate::base::layout::STAGING_BYTES) at least and at most, as the heap is short or long:
-//! all members find the same length in the job's geometry, so they cut alike. Nobody agrees on
-//! anything, and nothing can fail. Pages of the area come into being when the team first uses them.
-//! They stay for the next team in the slot, as all that a slot has.
+//! **How long.** A quarter of the heap's size is for all areas, within the bounds of
+//! [`STAGING_BYTES`](crate::base::layout::STAGING_BYTES) for a half. All members find the same
+//! length in the job's geometry, so they cut alike: they need not agree on it, and it cannot fail.
+//! Pages of the area come into being when the team first uses them. They stay for the next team in
+//! the slot, as all that a slot has.
 //!
 //! **Contract and proof.** The collectives between places keep two promises (head of
 //! [`collective`](super)): a member that has returned needs nothing more of others' memory to be
