@@ -2,7 +2,8 @@
 //! number of PEs and any size.
 
 use memonet_core::unstable::layout::{
-    BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_HOSTED, MAX_KEYS, PeRecord, SystemArea,
+    BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_BARRIERS, MAX_HOSTED, MAX_KEYS, PeRecord,
+    SystemArea,
 };
 use proptest::prelude::*;
 
@@ -52,6 +53,9 @@ proptest! {
         prop_assert!(g.hold(key, home).is_multiple_of(4));
         prop_assert!(g.hold(MAX_KEYS - 1, npes - 1) + 4 <= g.mail(0) && g.mail(0).is_multiple_of(8));
         prop_assert!(g.mail(npes - 1) + 8 <= g.heap_offset);
+        prop_assert!(g.mail(npes - 1) + 8 <= g.staging(0).start);
+        prop_assert_eq!(g.staging(0).end, g.staging(1).start);
+        prop_assert_eq!(g.staging(MAX_BARRIERS - 1).end, g.heap_offset);
         prop_assert_eq!(g.heap_offset + g.heap_size(), g.globals_offset);
         prop_assert_eq!(g.globals_offset + g.globals_size(), g.segment_stride);
         prop_assert!(g.globals_size() >= g.heap_size() / 4 && g.globals_offset.is_multiple_of(HUGE_PAGE));

@@ -11,6 +11,7 @@
 //!                SystemArea           fixed tables of the library (below)
 //!                holds[MAX_KEYS][npes]  u32: live remotes of this PE into (window, home)
 //!                mail[npes]           u64: to which meeting that PE has last told this one that it has come
+//!                staging[MAX_BARRIERS]  at `staging_offset`: two halves of `staging_bytes` for each team
 //!                heap                 at `heap_offset`: windows
 //!                globals              at `globals_offset`: where a front end may put the program's own static data
 //! ```
@@ -19,6 +20,7 @@
 //! for their sizes and offsets; [`crate::base::shm`] does the accesses.
 
 use std::mem::{offset_of, size_of};
+use std::ops::Range;
 
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
@@ -220,20 +222,12 @@ pub struct EagerBuffer {
     pub bytes: [[u8; EAGER_BYTES]; TURNS],
 }
 
-/// Bytes of each half of a staging area: a page. A longer half would cost each PE its memory for
-/// every team at once, where a fabric registers this area.
-pub const STAGING_BYTES: usize = 4096;
-
-/// Where the values lie of which a member of a team makes a collective. In the slot of the team's
-/// barrier.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub struct StagingArea {
-    /// What the owner gives. Written by the owner, read by others while it is in the call.
-    pub source: [u8; STAGING_BYTES],
-    /// What the owner gets. Written by others while it is in the call.
-    pub destination: [u8; STAGING_BYTES],
-}
+/// Fewest and most bytes of each half of a staging area, where the values lie of which a member
+/// makes a collective. A half is a multiple of the fewest, so that all areas together fill huge
+/// pages.
+pub const STAGING_BYTES: [u64; 2] = [4 << 10, 256 << 10];
+/// Bytes of a heap for one byte of all staging areas, as far as [`STAGING_BYTES`] lets them grow.
+const HEAP_PER_STAGING: u64 = 4;
 
 /// Bytes that a line carries.
 pub const LINE: usize = 56;
@@ -340,8 +334,6 @@ pub struct SystemArea {
     pub turns: Turns,
     /// Their lines.
     pub lines: [Lines; MAX_BARRIERS],
-    /// Their staging areas.
-    pub staging: [StagingArea; MAX_BARRIERS],
 }
 
 const _: () = {
@@ -378,9 +370,7 @@ const _: () = {
     assert!(
         size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0
     );
-    assert!(
-        size_of::<StagingArea>() == 2 * STAGING_BYTES && offset_of!(SystemArea, staging) % 128 == 0
-    );
+    assert!((2 * STAGING_BYTES[0] * MAX_BARRIERS as u64).is_multiple_of(HUGE_PAGE));
     assert!(size_of::<SystemArea>() < 4 * HUGE_PAGE as usize);
     assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };
@@ -394,6 +384,10 @@ pub struct Geometry {
     pub segments: u64,
     /// Distance between segments.
     pub segment_stride: u64,
+    /// Offset of the staging areas in a segment.
+    pub staging_offset: u64,
+    /// Bytes of each half of a staging area.
+    pub staging_bytes: usize,
     /// Offset of the heap in a segment.
     pub heap_offset: u64,
     /// Offset of the globals in a segment.
@@ -415,8 +409,11 @@ impl Geometry {
         let control = control.next_multiple_of(align_of::<ReportArea>() as u64)
             + n * size_of::<ReportArea>() as u64;
         let system = size_of::<SystemArea>() as u64 + (MAX_KEYS as u64 * 4 + 8) * n;
-        let heap_offset = system.next_multiple_of(HUGE_PAGE);
+        let staging_offset = system.next_multiple_of(HUGE_PAGE);
         let heap = heap.checked_next_multiple_of(HUGE_PAGE)?.max(HUGE_PAGE);
+        let (halves, [least, most]) = (2 * MAX_BARRIERS as u64, STAGING_BYTES);
+        let half = (heap / HEAP_PER_STAGING / halves).clamp(least, most) / least * least;
+        let heap_offset = staging_offset + halves * half;
         let globals = (heap / 4).next_multiple_of(HUGE_PAGE);
         let globals_offset = heap.checked_add(heap_offset)?;
         let segment_stride = globals_offset.checked_add(globals)?;
@@ -424,6 +421,8 @@ impl Geometry {
             npes,
             segments: control.next_multiple_of(HUGE_PAGE),
             segment_stride,
+            staging_offset,
+            staging_bytes: half as usize,
             heap_offset,
             globals_offset,
         };
@@ -437,6 +436,13 @@ impl Geometry {
     /// Length of the memfd.
     pub fn file_size(&self) -> u64 {
         self.segments + self.segment_stride * self.npes as u64
+    }
+
+    /// A team's staging area in each segment: the source, then the destination.
+    pub fn staging(&self, slot: usize) -> Range<u64> {
+        let bytes = 2 * self.staging_bytes as u64;
+        let start = self.staging_offset + slot as u64 * bytes;
+        start..start + bytes
     }
 
     /// Bytes for windows in each segment.

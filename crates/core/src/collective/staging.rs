@@ -1,10 +1,16 @@
-//! The memory by which collectives take values: a **staging area** in each member's slot of the
-//! team, of a source and a destination of [`STAGING_BYTES`] each.
+//! The memory by which collectives take values: a **staging area** for each team in each member's
+//! segment, of a source and a destination that are equally long.
 //!
 //! A call on values copies them into its source, makes the collective between sources and
 //! destinations that front ends make between places of windows, and copies the result out of its
 //! destination. More data go in pieces, one collective after the other. So a value costs what an
 //! element of a window costs, two copies by this CPU, and no allocation.
+//!
+//! **How long.** A quarter of the heap's size is for all areas, within the bounds of
+//! [`STAGING_BYTES`](crate::base::layout::STAGING_BYTES) for a half. All members find the same
+//! length in the job's geometry, so they cut alike: they need not agree on it, and it cannot fail.
+//! Pages of the area come into being when the team first uses them. They stay for the next team in
+//! the slot, as all that a slot has.
 //!
 //! **Contract and proof.** The collectives between places keep two promises (head of
 //! [`collective`](super)): a member that has returned needs nothing more of others' memory to be
@@ -30,11 +36,9 @@
 
 use super::SymmetricRange;
 use crate::base::error::{Error, Quick};
-use crate::base::layout::{STAGING_BYTES, StagingArea, SystemArea};
 use crate::base::shm;
 use crate::endpoint::ending;
 use crate::team::Team;
-use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether a call uses the team's staging area.
@@ -42,11 +46,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct InUse(AtomicBool);
 
 /// A team's staging area, while one call uses it.
-pub(super) struct Staging<'a>(&'a Team);
+pub(super) struct Staging<'a> {
+    team: &'a Team,
+    /// Offset of the source; the destination follows.
+    offset: u64,
+    /// Bytes of each half.
+    half: usize,
+}
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        self.0.in_use().store(false, Ordering::Release);
+        self.team.in_use().store(false, Ordering::Release);
     }
 }
 
@@ -75,27 +85,30 @@ impl Team {
             ).into());
         }
         in_use.store(true, Ordering::Relaxed);
-        Ok(Staging(self))
+        let geometry = self.pe().control().geometry();
+        let offset = geometry.staging(self.slot()).start;
+        Ok(Staging { team: self, offset, half: geometry.staging_bytes })
     }
 }
 
 impl Staging<'_> {
+    /// Bytes of each half.
+    #[inline(always)]
+    pub(super) fn half(&self) -> usize {
+        self.half
+    }
+
     /// The first bytes of the source.
     #[inline(always)]
     pub(super) fn source(&self, bytes: usize) -> SymmetricRange {
-        self.half(offset_of!(StagingArea, source)).part(0, bytes)
+        SymmetricRange { offset: self.offset, bytes: self.half }.part(0, bytes)
     }
 
     /// The first bytes of the destination.
     #[inline(always)]
     pub(super) fn destination(&self, bytes: usize) -> SymmetricRange {
-        self.half(offset_of!(StagingArea, destination)).part(0, bytes)
-    }
-
-    #[inline(always)]
-    fn half(&self, offset: usize) -> SymmetricRange {
-        let area = offset_of!(SystemArea, staging) + self.0.slot() * size_of::<StagingArea>();
-        SymmetricRange { offset: (area + offset) as u64, bytes: STAGING_BYTES }
+        let offset = self.offset + self.half as u64;
+        SymmetricRange { offset, bytes: self.half }.part(0, bytes)
     }
 
     /// Copies private bytes into a place of this PE's own area.
@@ -103,7 +116,7 @@ impl Staging<'_> {
     pub(super) fn write(&self, to: SymmetricRange, from: &[u8]) {
         let to = to.part(0, from.len());
         // SAFETY: `part` has checked that the place, which lies in the area, has room.
-        unsafe { shm::copy(self.0.here(to), from.as_ptr(), from.len()) }
+        unsafe { shm::copy(self.team.here(to), from.as_ptr(), from.len()) }
     }
 
     /// Copies a place of this PE's own area to private bytes.
@@ -111,6 +124,6 @@ impl Staging<'_> {
     pub(super) fn read(&self, from: SymmetricRange, to: &mut [u8]) {
         let from = from.part(0, to.len());
         // SAFETY: as in `write`.
-        unsafe { shm::copy(to.as_mut_ptr(), self.0.here(from), to.len()) }
+        unsafe { shm::copy(to.as_mut_ptr(), self.team.here(from), to.len()) }
     }
 }

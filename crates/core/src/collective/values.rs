@@ -8,7 +8,6 @@ use super::operator::{Goal, Number, Operator, Sum};
 use super::staging::Staging;
 use super::{Destinations, check_length};
 use crate::base::error::{Error, Quick, Result};
-use crate::base::layout::STAGING_BYTES;
 use crate::base::shm::Plain;
 use crate::team::Team;
 use std::slice;
@@ -49,7 +48,7 @@ impl Team {
     /// [`broadcast`](Self::broadcast) of equally many elements at each member, in place.
     /// *Collective.*
     ///
-    /// Slices of more than a few KiB are better in windows, and
+    /// Slices of more than some hundred KiB are better in windows, and
     /// [`broadcast_into`](Self::broadcast_into) better for them: they are then copied once, as a
     /// whole.
     ///
@@ -79,7 +78,7 @@ impl Team {
     }
 
     fn broadcast_bytes(&self, staging: &Staging<'_>, root: usize, bytes: &mut [u8]) -> Quick<()> {
-        for piece in bytes.chunks_mut(STAGING_BYTES) {
+        for piece in bytes.chunks_mut(staging.half()) {
             let place = staging.source(piece.len());
             if self.rank() == root {
                 staging.write(place, piece);
@@ -285,7 +284,7 @@ impl Team {
             self.check_rank(root)?;
         }
         let staging = self.stage()?;
-        let most = STAGING_BYTES.checked_div(size_of::<T>());
+        let most = staging.half().checked_div(size_of::<T>());
         match most.ok_or(Error::misuse("elements that are combined must have a size"))? {
             0 => {
                 let mut each = elements.iter_mut();
@@ -458,7 +457,7 @@ impl Team {
         all: &mut [u8],
     ) -> Quick<()> {
         let (each, is_here) = (mine.len(), root.is_none_or(|root| root == self.rank()));
-        let Some(block) = self.block(each) else {
+        let Some(block) = self.block(staging, each) else {
             return (0..self.len()).try_for_each(|rank| {
                 let mut theirs = mine.to_vec();
                 self.broadcast_bytes(staging, rank, &mut theirs)?;
@@ -485,8 +484,8 @@ impl Team {
 
     /// Bytes of the blocks of each member that go through the areas at once; `None` where the
     /// members broadcast instead.
-    fn block(&self, each: usize) -> Option<usize> {
-        let most = STAGING_BYTES / self.len();
+    fn block(&self, staging: &Staging<'_>, each: usize) -> Option<usize> {
+        let most = staging.half() / self.len();
         (each <= most || most >= LEAST_BLOCK_BYTES).then_some(most.max(1))
     }
 
@@ -543,7 +542,7 @@ impl Team {
         mine: &mut [u8],
     ) -> Quick<()> {
         let (each, is_root) = (mine.len(), self.rank() == root);
-        let Some(block) = self.block(each) else {
+        let Some(block) = self.block(staging, each) else {
             return (0..self.len()).try_for_each(|rank| {
                 let mut theirs = match is_root {
                     true => all[rank * each..][..each].to_vec(),
@@ -601,7 +600,7 @@ impl Team {
 
     fn exchange_bytes(&self, staging: &Staging<'_>, mine: &[u8], all: &mut [u8]) -> Quick<()> {
         let (n, each) = (self.len(), mine.len() / self.len());
-        let Some(block) = self.block(each) else {
+        let Some(block) = self.block(staging, each) else {
             let mut from = all.chunks_mut(each).enumerate();
             return from.try_for_each(|(rank, part)| self.scatter_bytes(staging, rank, mine, part));
         };

@@ -14,6 +14,7 @@ use super::recorder::part::Part;
 use super::typed::Layers;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Call, Cause, Error, Quick, Result};
+use crate::base::layout::MAX_BARRIERS;
 use crate::base::shm;
 use std::ops::Range;
 use std::panic::Location;
@@ -118,8 +119,10 @@ impl Pe {
             layers: Layers::default(),
             control,
         };
-        // The library's own words.
-        pe.add_range(&(0..geometry.heap_offset));
+        // The library's own words, and a range for each staging area: a fabric then registers the
+        // areas that are used.
+        pe.add_range(&(0..geometry.staging_offset));
+        (0..MAX_BARRIERS).for_each(|slot| pe.add_range(&geometry.staging(slot)));
         pe
     }
 

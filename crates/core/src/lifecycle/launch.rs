@@ -313,8 +313,9 @@ fn fit_segments(
     ] {
         if let Some(limit) = rustix::process::getrlimit(resource).current {
             // Aligning a segment may need a third of the address space, and a third is left to the
-            // program itself. Globals take a quarter of the heap's size.
-            let room = (limit / share).saturating_sub(overhead) / npes as u64 / 5 * 4;
+            // program itself. Globals take a quarter of the heap's size, and staging areas up to
+            // another.
+            let room = (limit / share).saturating_sub(overhead) / npes as u64 / 3 * 2;
             shrink(
                 room / crate::base::layout::HUGE_PAGE * crate::base::layout::HUGE_PAGE,
                 format!("{name} is {limit} bytes"),

@@ -52,7 +52,7 @@ use steps::Steps;
 /// | a collective | takes | for |
 /// |---|---|---|
 /// | [`all_reduce`](Self::all_reduce) | a value | a number, a vector, a structure |
-/// | [`all_reduce_slice`](Self::all_reduce_slice) | a slice of private memory | up to some KiB; it goes through the team's staging area in pieces |
+/// | [`all_reduce_slice`](Self::all_reduce_slice) | a slice of private memory | data outside of windows; they go through the team's staging area, in pieces of up to 256 KiB |
 /// | [`all_reduce_into`](Self::all_reduce_into) | [`Span`](crate::Span)s of windows | large data, and data that lie in windows anyway |
 ///
 /// The others are named alike. A call on values must meet a call on values at the other members,

@@ -2,7 +2,9 @@
 //! barrier stands between them, so that a member may be in the next call while another still reads
 //! the result of the last.
 
+use crate::failure::{blames, with_a_death};
 use crate::setup::{Dice, Setup, mark, sizes_here};
+use memonet_core::unstable::layout::STAGING_BYTES;
 use memonet_core::{By, Cause, Error, Job, JobOptions, Max, Min, Result, Sum, Team};
 
 on_every_fabric!(
@@ -10,6 +12,8 @@ on_every_fabric!(
     of_the_world,
     of_teams_in_slots_of_others,
     of_many_members,
+    around_pieces,
+    a_death_in_the_middle,
     in_an_operator,
     wrong_arguments,
     a_member_that_has_left,
@@ -19,9 +23,12 @@ on_every_fabric!(
     of_odd_types,
 );
 
-/// Elements of each member, of 8 bytes: around lines, eager buffers and staging areas, and the
-/// blocks of several members in one area.
+/// Elements of each member, of 8 bytes: around lines, eager buffers and the shortest staging areas,
+/// and the blocks of several members in one of these.
 const LENGTHS: [usize; 14] = [0, 1, 2, 7, 8, 57, 102, 103, 128, 129, 511, 512, 513, 1500];
+
+/// Elements that the longest half of a staging area holds.
+const PIECE: usize = STAGING_BYTES[1] as usize / 8;
 
 /// Two affine maps modulo 2^32, composed: it shows the order of combination.
 fn compose(a: u64, b: u64) -> u64 {
@@ -53,10 +60,20 @@ fn concat(n: usize, of: impl Fn(usize) -> Vec<u64>) -> Vec<u64> {
     (0..n).flat_map(of).collect()
 }
 
+/// Kinds of calls.
+const KINDS: usize = 18;
+/// The first of those that take slices.
+const OF_SLICES: usize = 8;
+
 /// One call of any kind, which all members choose alike.
 fn one(team: &Team, dice: &mut Dice, round: usize) -> Result<()> {
-    let (n, me, root) = (team.len(), team.rank(), dice.below(team.len()));
-    let (kind, len) = (dice.below(18), LENGTHS[dice.below(LENGTHS.len())]);
+    let root = dice.below(team.len());
+    call(team, root, dice.below(KINDS), LENGTHS[dice.below(LENGTHS.len())], round)
+}
+
+/// A call of one kind, of so many elements of each member.
+fn call(team: &Team, root: usize, kind: usize, len: usize, round: usize) -> Result<()> {
+    let (n, me) = (team.len(), team.rank());
     let mut mine = given(me, round, len);
     let value = mark(me, 0, round);
     let by = By(compose);
@@ -172,8 +189,58 @@ pub fn of_teams_in_slots_of_others(setup: Setup) {
     }
 }
 
+/// Lengths around one piece, the blocks of all members in one, and several pieces. Calls of two
+/// teams take turns.
+fn around_pieces(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[3])) {
+        run.job(move |job| {
+            let pair = job.team(&[2, 0])?;
+            let lengths = [PIECE - 1, PIECE, PIECE + 1, PIECE / 3, PIECE / 3 + 1, 2 * PIECE + 5];
+            for kind in OF_SLICES..KINDS {
+                let some = if setup.is_near() { 0..lengths.len() } else { kind % 6..kind % 6 + 1 };
+                for &len in &lengths[some] {
+                    call(job.world(), kind % 3, kind, len, kind)?;
+                    if let Some(pair) = &pair {
+                        call(pair, kind % 2, kind, len, kind)?;
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A member dies between two pieces, or within one. The others get an error, and get it again.
+fn a_death_in_the_middle(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[3])) {
+        let die = |job: &Job, ()| {
+            let left = std::cell::Cell::new(PIECE / 3 + 100);
+            let last = By(|a: u64, b: u64| {
+                match left.get() {
+                    0 => std::panic::resume_unwind(Box::new("in an operator")),
+                    more => left.set(more - 1),
+                }
+                a + b
+            });
+            let mut mine = vec![1; 4 * PIECE];
+            // In a scan each member combines, whatever the way.
+            let call = || job.world().scan_slice(last, &mut mine);
+            let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+            assert!(died.is_err(), "the operator ends it: {died:?}");
+            Ok(())
+        };
+        let survive = |job: &Job, _: &()| {
+            let (team, mut mine) = (job.world(), vec![1u64; 4 * PIECE]);
+            blames(team.scan_slice(Sum, &mut mine), 1, Cause::Panic, "in the call");
+            blames(team.all_gather_slice(&mine), 1, Cause::Panic, "the next call");
+            Ok(())
+        };
+        with_a_death(run, 1, |_| Ok(()), die, survive);
+    }
+}
+
 fn of_odd_types(setup: Setup) {
-    /// Longer than a staging area.
+    /// Longer than the shortest staging area.
     const LONG: usize = 1025;
     for run in setup.runs(&sizes_here(&[1, 3])) {
         run.job(|job| {
@@ -337,6 +404,18 @@ fn one_thread_at_a_time(setup: Setup) {
                 Ok(())
             })
         });
+    }
+}
+
+#[test]
+fn members_that_call_with_unequal_lengths_are_told() {
+    let options = JobOptions::new().check(true);
+    let results = Job::threads_with(&options, 2, |job| {
+        let mut mine = vec![1u64; PIECE + job.pe()];
+        job.world().broadcast_slice(0, &mut mine)
+    });
+    for result in results.unwrap() {
+        assert!(matches!(result, Err(Error::Unequal { .. })), "{result:?}");
     }
 }
 
