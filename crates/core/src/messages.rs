@@ -25,10 +25,11 @@
 //!   next follows only after the other side has seen the one before: each slot has words of its
 //!   own for that.
 //! * **I4.** *Threads.* One thread at a time sends to a PE, and one takes what came from a PE: each
-//!   such pair has a lock. A thread that waits for room holds the lock of its receiver, and those
-//!   behind it could not send either.
+//!   such pair has a lock. A thread holds it while it copies, never while it waits: else threads
+//!   behind it would not see that their time is up.
 
 use crate::base::error::{Error, Result};
+use crate::base::status::State;
 use crate::base::{lock, shows, try_lock};
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
@@ -159,7 +160,7 @@ impl Messages {
     pub fn try_send(&self, pe: usize, message: &[u8]) -> Result<bool> {
         self.pe.call("Messages::try_send", None, || {
             self.check(pe, message)?;
-            // Another thread that has the lock waits for room, or uses up what there is.
+            // Another thread that has the lock is sending: it may use up the room that there is.
             let Some(mut outbox) = try_lock(&self.outboxes[pe]) else { return Ok(false) };
             let has_room = wait::test(&self.pe, || self.has_room(pe, outbox.sent + 1)).is_some();
             if has_room {
@@ -274,10 +275,13 @@ impl Messages {
 
     fn send_within(&self, pe: usize, message: &[u8], limit: &Limit) -> Result<()> {
         self.check(pe, message)?;
-        let mut outbox = lock(&self.outboxes[pe]);
         let of = [pe];
         let terms = Terms::new(Awaiting::WordOf(&of, None), limit.patience());
-        wait::until(&self.pe, terms, || self.has_room(pe, outbox.sent + 1))?;
+        // I4: a look that finds no room gives the lock back.
+        let mut outbox = wait::until(&self.pe, terms, || {
+            let outbox = lock(&self.outboxes[pe]);
+            self.has_room(pe, outbox.sent + 1).map(|()| outbox)
+        })?;
         self.put(pe, &mut outbox, message)
     }
 
@@ -340,7 +344,12 @@ impl Messages {
         self.next.store((pe + 1) % self.pe.npes(), Ordering::Relaxed);
         // I2
         let returned = self.returned(self.pe.me(), number);
-        self.words.signal(pe, returned, SignalOp::Set, number)?;
+        if let Err(error) = self.words.signal(pe, returned, SignalOp::Set, number) {
+            // The message is taken all the same. A sender that has died needs no room.
+            if !matches!(self.pe.control().state(pe), State::Dead(_)) {
+                self.pe.surface_later(error);
+            }
+        }
         Ok(true)
     }
 }

@@ -16,6 +16,7 @@ on_every_fabric!(
     a_death_ends_the_waits_for_it,
     what_a_dead_pe_sent_is_received,
     ; with threads of their own:
+    a_thread_that_waits_for_room_stops_no_time_limit,
     threads_share_the_messages,
     a_detection_thread,
 );
@@ -199,8 +200,10 @@ fn what_a_dead_pe_sent_is_received(setup: Setup) {
         let begin = |job: &Job| {
             let messages = Messages::new(job, 8, 4)?;
             if job.pe() == 1 {
-                messages.send(0, &[0])?;
-                messages.send(2, &[2])?;
+                for number in 0..2 {
+                    messages.send(0, &[0, number])?;
+                    messages.send(2, &[2, number])?;
+                }
             }
             job.barrier()?;
             Ok(messages)
@@ -208,7 +211,11 @@ fn what_a_dead_pe_sent_is_received(setup: Setup) {
         let survive = |job: &Job, messages: &Messages| {
             let mut message = Vec::new();
             assert_eq!(messages.recv(&mut message)?, 1);
-            assert_eq!(message, [job.pe() as u8]);
+            assert_eq!(message, [job.pe() as u8, 0]);
+            // Nor does it matter that the fabric knows of the death by now.
+            blames(job.barrier(), 1, Cause::Panic, "barrier");
+            assert_eq!(messages.recv(&mut message)?, 1);
+            assert_eq!(message, [job.pe() as u8, 1]);
             Ok(())
         };
         with_a_death(run, 1, begin, |_, _| Ok(()), survive);
@@ -249,6 +256,38 @@ fn threads_share_the_messages(setup: Setup) {
             })?;
             let count = (THREADS * each) as u64;
             assert_eq!(sum, count * (count - 1) / 2, "each message once");
+            job.barrier()
+        });
+    }
+}
+
+/// While a thread waits for room at a PE, another one that sends to it gives up in time.
+fn a_thread_that_waits_for_room_stops_no_time_limit(setup: Setup) {
+    for run in setup.runs(&[2]) {
+        run.job(|job| {
+            let messages = Messages::new(job, 8, 1)?;
+            let mut message = Vec::new();
+            if job.pe() == 0 {
+                messages.send(1, &[1])?;
+                std::thread::scope(|scope| {
+                    let waits = scope.spawn(|| messages.send(1, &[2]));
+                    // It may not have begun to wait at the first of these.
+                    for _ in 0..5 {
+                        let late = messages.send_timeout(1, &[9], Duration::from_millis(2));
+                        assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                    }
+                    messages.send(0, &[0])?;
+                    messages.recv_from(0, &mut message)?;
+                    job.barrier()?;
+                    waits.join().unwrap()
+                })?;
+            } else {
+                job.barrier()?;
+                for number in 1..=2 {
+                    messages.recv_from(0, &mut message)?;
+                    assert_eq!(message, [number]);
+                }
+            }
             job.barrier()
         });
     }

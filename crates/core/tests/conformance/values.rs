@@ -311,11 +311,13 @@ fn one_thread_at_a_time(setup: Setup) {
                 return Ok(());
             }
             std::thread::scope(|scope| {
-                let first = scope.spawn(|| loop {
-                    match team.all_reduce(Sum, 3) {
-                        // The second thread was in a call of its own.
-                        Err(Error::Misuse { .. }) => crate::setup::yield_now(),
-                        result => break result,
+                let first = scope.spawn(|| {
+                    loop {
+                        match team.all_reduce(Sum, 3) {
+                            // The second thread was in a call of its own.
+                            Err(Error::Misuse { .. }) => crate::setup::yield_now(),
+                            result => break result,
+                        }
                     }
                 });
                 let mut refused = false;
