@@ -29,6 +29,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::shm;
+use crate::base::status::State;
 use crate::base::{lock, shows, try_lock};
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
@@ -428,7 +429,12 @@ impl Messages {
         self.next.store((pe + 1) % self.pe.npes(), Ordering::Relaxed);
         // I2
         let returned = self.returned(self.pe.me(), number);
-        self.words.signal(pe, returned, SignalOp::Set, number)?;
+        if let Err(error) = self.words.signal(pe, returned, SignalOp::Set, number) {
+            // The message is taken all the same. A sender that has died needs no room.
+            if !matches!(self.pe.control().state(pe), State::Dead(_)) {
+                self.pe.surface_later(error);
+            }
+        }
         Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::state::handle::{Multicast, Table};
 use crate::state::lock::lock;
-use crate::state::{check_result, die, fail, get as state, or_die};
+use crate::state::{State, bytes, check_result, die, fail, get as state, or_die};
 use memonet_core::{Delivery, Error, MulticastOptions};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
@@ -42,16 +42,29 @@ pub unsafe fn create(
 ) -> c_int {
     let state = state(call);
     check_result(call, "channel", channel);
+    state.check_pe(call, "writer", writer);
+    if nreaders >= state.job.npes() {
+        die(
+            call,
+            format_args!(
+                "nreaders: a writer and {nreaders} readers are more PEs than are in a job of {}",
+                state.job.npes()
+            ),
+        );
+    }
     if readers.is_null() && nreaders > 0 {
         die(call, format_args!("readers: NULL has no {nreaders} PEs"));
     }
+    state.check_local(call, "readers", readers as usize, nreaders * size_of::<c_int>());
     let readers: Vec<usize> = match nreaders {
         0 => Vec::new(),
         // SAFETY: the program's list has `nreaders` PEs.
         _ => unsafe { std::slice::from_raw_parts(readers, nreaders) }
             .iter()
-            // A negative number is no PE of any job.
-            .map(|&pe| pe as usize)
+            .map(|&pe| {
+                state.check_pe(call, "readers", pe);
+                pe as usize
+            })
             .collect(),
     };
     let options = match capacity {
@@ -71,11 +84,13 @@ pub unsafe fn create(
 
 /// Publishes a block. The program may change the source at once.
 pub unsafe fn publish(call: &'static str, channel: Multicast, source: *const c_void, bytes: usize) {
-    let _state = state(call);
+    let state = state(call);
     let made = made(call, channel);
+    self::bytes::<u8>(call, bytes);
     if source.is_null() && bytes > 0 {
         die(call, format_args!("source: NULL has no {bytes} bytes"));
     }
+    state.check_local(call, "source", source as usize, bytes);
     let block = match bytes {
         0 => &[],
         // SAFETY: the program's source has `bytes` bytes, and nobody changes them during the call.
@@ -87,6 +102,7 @@ pub unsafe fn publish(call: &'static str, channel: Multicast, source: *const c_v
 /// Copies a block to the program, which must have room for it.
 unsafe fn hand_over(
     call: &'static str,
+    state: &State,
     block: &[u8],
     dest: *mut c_void,
     room: usize,
@@ -104,6 +120,7 @@ unsafe fn hand_over(
     if dest.is_null() && !block.is_empty() {
         die(call, format_args!("dest: NULL has no {} bytes", block.len()));
     }
+    state.check_local(call, "dest", dest as usize, block.len());
     if !block.is_empty() {
         // SAFETY: the program's destination has `room` bytes, which is enough, as tested above.
         unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), dest.cast(), block.len()) };
@@ -121,13 +138,13 @@ pub unsafe fn receive(
     room: usize,
     bytes: *mut usize,
 ) -> c_int {
-    let _state = state(call);
+    let state = state(call);
     check_result(call, "bytes", bytes);
     let mut end = lock(&made(call, channel).end);
     let (channel, block) = &mut *end;
     match channel.recv(block) {
         // SAFETY: as the program promises.
-        Ok(()) => unsafe { hand_over(call, block, dest, room, bytes) },
+        Ok(()) => unsafe { hand_over(call, state, block, dest, room, bytes) },
         Err(Error::Closed { .. }) => ENDED,
         Err(error) => fail(call, error),
     }
@@ -141,13 +158,13 @@ pub unsafe fn try_receive(
     room: usize,
     bytes: *mut usize,
 ) -> c_int {
-    let _state = state(call);
+    let state = state(call);
     check_result(call, "bytes", bytes);
     let mut end = lock(&made(call, channel).end);
     let (channel, block) = &mut *end;
     match channel.try_recv(block) {
         // SAFETY: as the program promises.
-        Ok(true) => unsafe { hand_over(call, block, dest, room, bytes) },
+        Ok(true) => unsafe { hand_over(call, state, block, dest, room, bytes) },
         Ok(false) => NOTHING,
         Err(Error::Closed { .. }) => ENDED,
         Err(error) => fail(call, error),

@@ -306,6 +306,7 @@ fn nowhere_for_a_result() {
         ("messages: length to NULL", "shmemx_messages_try_recv", "length"),
         ("region_create to NULL", "shmemx_region_create", "region"),
         ("region_stats to NULL", "shmemx_region_stats", "stats"),
+        ("multicast: into nothing", "shmemx_multicast_receive", "bytes"),
         ("multicast_create to NULL", "shmemx_multicast_create", "channel"),
     ] {
         told_of(Who::Together, mistake, call, argument);
@@ -384,6 +385,21 @@ fn shared_data() {
     ] {
         told(Who::Together, true, mistake, call, &words);
     }
+}
+
+#[test]
+fn multicast_channels() {
+    for (mistake, call, words) in [
+        ("multicast: from nobody", "shmemx_multicast_create", ["writer: there is no PE -1", ""]),
+        ("multicast: to nobody", "shmemx_multicast_create", ["readers: there is no PE -7", ""]),
+        ("multicast: too many", "shmemx_multicast_create", ["nreaders", "job of 3"]),
+        ("multicast: too long", "shmemx_multicast_publish", ["more than memory can hold", ""]),
+        ("multicast: destroyed", "shmemx_multicast_publish", ["channel: ", "destroyed before"]),
+    ] {
+        told(Who::Together, false, mistake, call, &words);
+    }
+    let words = ["dest: there are no 8 bytes", "at 0x8"];
+    told(Who::Together, true, "multicast: into nowhere", "shmemx_multicast_receive", &words);
 }
 
 #[test]

@@ -114,6 +114,23 @@ static int together(const char *what) {
         shmemx_messages_destroy(messages);
         CASE("messages: destroyed") return shmemx_messages_send(messages, words, 8, 0), 0;
     }
+    if (strncmp(what, "multicast: ", 11) == 0) {
+        shmemx_multicast_t channel;
+        int reader = 1, nobody = -7;
+        size_t bytes;
+        CASE("multicast: from nobody") return shmemx_multicast_create(-1, &reader, 1, 0, &channel);
+        CASE("multicast: to nobody") return shmemx_multicast_create(0, &nobody, 1, 0, &channel);
+        CASE("multicast: too many") return shmemx_multicast_create(0, &reader, SIZE_MAX, 0, &channel);
+        shmemx_multicast_create(0, &reader, 1, 0, &channel);
+        CASE("multicast: too long") return shmemx_multicast_publish(channel, words, SIZE_MAX), 0;
+        CASE("multicast: into nothing") return shmemx_multicast_receive(channel, words, 8, NULL);
+        CASE("multicast: into nowhere") {
+            if (me == 0) shmemx_multicast_publish(channel, words, 8);
+            return me == 1 && shmemx_multicast_receive(channel, (void *)8, 8, &bytes);
+        }
+        shmemx_multicast_destroy(channel);
+        CASE("multicast: destroyed") return shmemx_multicast_publish(channel, words, 8), 0;
+    }
     CASE("placements differ") return shmemx_region_create(100, 0, last ? SHMEMX_REGION_CYCLIC : SHMEMX_REGION_BLOCK, &region);
     CASE("region's options") return shmemx_region_create(100, 0, 7, &region);
     CASE("region's page") return shmemx_region_create(100, 100, 0, &region);
