@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::management::Datagram;
 use super::subnet::{Manager, NodeAgent, Place, SwitchAgent};
+use super::window::{Reading, Window};
 use crate::host::{Answer, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::network::Network;
@@ -12,6 +13,7 @@ use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,8 @@ pub struct Parameters {
     /// When a packet is sent again that is not acknowledged. Without it, links lose no packets of
     /// connections.
     pub retransmit: Option<Ps>,
+    /// Bytes of the window of prefetches. Without it nothing is prefetched.
+    pub window: Option<u64>,
     pub link_rate: Rate,
 }
 
@@ -58,6 +62,7 @@ pub struct NicOf {
     pub has_multicast: bool,
     /// Reliable connections, by the other node.
     pub connections: BTreeMap<u32, Connection>,
+    pub window: Window,
 }
 
 /// The NICs and switches of a machine.
@@ -78,6 +83,12 @@ pub enum Later {
     Handled(Place, Node, Datagram),
     /// A node has waited for the acknowledgement of a packet to this one.
     Patience(Node),
+    /// A node's core logic has brought so many bytes from this place into the window.
+    Prefetched(Op, FarAddress, usize),
+    /// The part of the window is filled that a host waits for.
+    Filled(Op, Range<usize>),
+    /// A host gets the next word of a read.
+    Read(Reading),
 }
 
 /// A call that waits to join a group.
@@ -170,6 +181,7 @@ impl InfiniBand {
             acknowledge: nic.time("acknowledge")?,
             management: nic.time("management")?,
             retransmit: retransmit_of(machine)?,
+            window: nic.has("window").then(|| nic.bytes_up_to("window", 1 << 20)).transpose()?,
             link_rate: machine.section("link").rate("rate")?,
         };
         Ok(InfiniBand {
