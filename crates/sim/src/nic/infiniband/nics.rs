@@ -9,7 +9,7 @@ use crate::machine::{Machine, MachineError, Rate};
 use crate::network::Network;
 use crate::nic::{Cx, Owner, Planned, Unit};
 use crate::op::Op;
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,6 +40,10 @@ pub struct Parameters {
     /// Bytes of the window of prefetches. Without it nothing is prefetched.
     pub window: Option<u64>,
     pub link_rate: Rate,
+    /// Of all but datagrams and subnet management. What goes to one node so stays in order.
+    pub service: Service,
+    /// Of datagrams.
+    pub datagram_service: Service,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -123,7 +127,8 @@ pub enum Way {
     Datagram(Node),
 }
 
-/// The first word of a header has the lane in bits 0 to 7, flags, the destination LID from bit 16
+/// The first word of a header has, in bits 0 to 7, [`MANAGEMENT_LANE`](super::management) or the
+/// lane of data, flags, the destination LID from bit 16
 /// on, and the PE in the high half. This flag says that the packet is a multicast.
 pub const MULTICAST: u64 = 1 << 8;
 /// Flag of a datagram: the second word of the header is its group.
@@ -163,6 +168,7 @@ impl InfiniBand {
         if width == 0 {
             return Err(nic.error("width", "is 0, and nothing would move"));
         }
+        let (service, datagram_service) = services(machine)?;
         let is = Parameters {
             look: host.time_not_zero("look")?,
             software: host.time("software")?,
@@ -183,6 +189,8 @@ impl InfiniBand {
             retransmit: retransmit_of(machine)?,
             window: nic.has("window").then(|| nic.bytes_up_to("window", 1 << 20)).transpose()?,
             link_rate: machine.section("link").rate("rate")?,
+            service,
+            datagram_service,
         };
         Ok(InfiniBand {
             is,
@@ -267,6 +275,7 @@ impl InfiniBand {
                     (self.nics[other.index()].agent.lid, DATAGRAM_FLAG, Destination::Node(other))
                 }
             };
+            let is_datagram = flags & DATAGRAM_FLAG != 0;
             let pe = if flags == 0 { u64::from(to.pe) } else { 0 };
             let packet = Packet {
                 from: node,
@@ -280,6 +289,7 @@ impl InfiniBand {
                 ],
                 payload: part,
                 op,
+                service: if is_datagram { is.datagram_service } else { is.service },
                 droppable: flags != 0,
             };
             sent += packet.payload.len();
@@ -369,6 +379,24 @@ pub(super) fn show(cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
     let Packet { header, payload, op, .. } = packet;
     let to = FarAddress { pe: node.0, region: header[1] as u32, offset: header[2] };
     cx.write(at, op, to, payload);
+}
+
+/// The services of a program's packets, and of datagrams, where links have lanes to tell them apart.
+fn services(machine: &Machine) -> Result<(Service, Service), MachineError> {
+    let nic = machine.section("nic");
+    if !machine.section("lanes").has("count") {
+        return Ok((Service::default(), Service::default()));
+    }
+    let service = |name, default| {
+        let level = if nic.has(name) { nic.count(name)? } else { default };
+        match level {
+            0..16 => Ok(level),
+            _ => Err(nic.error(name, format!("is {level}; levels of service are 0 to 15"))),
+        }
+    };
+    let level = service("service", 0)?;
+    let of_datagrams = service("datagram_service", level)?;
+    Ok((Service::Level(level as u8), Service::Level(of_datagrams as u8)))
 }
 
 /// The patience of reliable connections, where links lose their packets.
