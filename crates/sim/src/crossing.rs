@@ -154,17 +154,17 @@ impl Parts {
     fn ready(&mut self, place: Place, port: u16) -> Ready {
         let (now, flow) = (self.now, self.network.flow);
         let mut ready = Ready::default();
-        for lane in 0..self.network.lanes.count() {
-            let Some(&(flight, _)) = self.line(place, port).lanes[lane].waiting.front() else {
-                continue;
-            };
+        let lanes = self.network.lanes.count();
+        for (lane, ready) in (0..).zip(ready.iter_mut().take(lanes)) {
+            let first = self.line(place, port).lanes[usize::from(lane)].waiting.front();
+            let Some(&(flight, _)) = first else { continue };
             let (bytes, stored) = self.size(flight, place, port);
             let line = self.line(place, port);
-            match line.stops(flow, lane as u8, bytes, stored) {
+            match line.stops(flow, lane, bytes, stored) {
                 Some(why) => {
-                    line.lanes[lane].stopped.get_or_insert((now, why));
+                    line.lanes[usize::from(lane)].stopped.get_or_insert((now, why));
                 }
-                None => ready[lane] = Some(bytes),
+                None => *ready = Some(bytes),
             }
         }
         ready

@@ -69,6 +69,7 @@ pub(crate) struct Started {
     pub(crate) flight: u32,
     pub(crate) lane: u8,
     pub(crate) bytes: u64,
+    /// Whether it goes into a buffer at the far end.
     pub(crate) stored: bool,
 }
 

@@ -30,6 +30,12 @@
 //! routing     = ...       # optional: "table" (so without it), "source", or "table and source"
 //! route_bytes = ...       # what a header has for each switch on its way, where packets carry ports
 //!
+//! [lanes]                 # optional, of kind `infiniband`
+//! count       = ...       # lanes of data, 0 on; management has one besides
+//! limit       = ...       # bytes by the high table before one packet of the low one
+//! N.high      = ...       # what lane N sends at its turn in the high table; N.low: in the low one
+//! service.N   = ...       # the lane of level N
+//!
 //! [topology]
 //! shape = ...             # "direct": two nodes and a cable. "star": all at one switch. "tree": switches of `ports` ports in a tree, whose upward
 //!                         # links are `fat` times as fast as those below. "full": a switch for each node, and a cable between any two of those.

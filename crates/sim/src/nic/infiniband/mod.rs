@@ -19,6 +19,9 @@
 //!   its copies, and nothing repairs that. The library's own multicast sends such datagrams
 //!   (`datagrams`). All else goes by reliable connections. With `nic.retransmit`, links lose their
 //!   packets, too, and the NICs send those again (`reliable`); otherwise they lose none.
+//! * Where links have lanes, all that a node sends by its connections, and multicast writes, have
+//!   one service (`nic.service`): a fence relies on the order of packets to one node. Datagrams may
+//!   have another.
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time. InfiniSWIF
 //!   stores a packet whole before it goes on, at both ends.
 //! * At the host's command the core logic brings parts of the buffer memory into a window, in which
