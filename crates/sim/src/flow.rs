@@ -222,3 +222,26 @@ impl Input {
         self.packets.pop_front().expect("it was in the buffer").bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The buffer of a lane fills by that lane's packets alone, and management's never does.
+    #[test]
+    fn each_lane_has_its_own_buffer() {
+        let machine = Machine::load("dimmnet-2/lanes").unwrap();
+        let flow = Flow::read(&machine, 0.0, true).unwrap();
+        let mut line = flow.line(&Arc::new(Lanes::read(&machine).unwrap())).unwrap();
+        let (buffer, management) = (flow.buffer.unwrap(), 2);
+        for lane in [0, management] {
+            assert_eq!(line.stops(flow, lane, buffer, true), None);
+            line.start(flow, lane, buffer, true);
+        }
+        let stops: Vec<_> = (0..3).map(|lane| line.stops(flow, lane, 1, true)).collect();
+        assert_eq!(stops, [Some("no room"), None, None]);
+        assert_eq!(line.stops(flow, 0, 1, false), None, "it goes into no buffer");
+        line.lanes[0].room(1);
+        assert_eq!(line.stops(flow, 0, 1, true), None);
+    }
+}

@@ -7,8 +7,8 @@
 //! dropped, and ends the run with an error. A packet with several ports in the multicast table is
 //! copied, and never sent back by the port by which it came. Without `switch.buffer`, buffers never
 //! fill: a packet that waits for a port holds up nobody who waits for another one, and nothing is
-//! lost. Links may have [lanes](crate::lanes). A machine that loses packets loses them on links, by a probability. The modules `flow` and
-//! `ways` say what back-pressure, repeats and source routing are.
+//! lost. A machine that loses packets loses them on links, by a probability. The modules `flow`,
+//! `lanes` and `ways` say what back-pressure, repeats, virtual lanes and source routing are.
 //!
 //! ```toml
 //! [link]

@@ -127,15 +127,16 @@ pub enum Way {
     Datagram(Node),
 }
 
-/// The first word of a header has, in bits 0 to 7, [`MANAGEMENT_LANE`](super::management) or the
-/// lane of data, flags, the destination LID from bit 16
-/// on, and the PE in the high half. This flag says that the packet is a multicast.
+/// The first word of a header says in bits 0 to 7 whether this is subnet management, and then has
+/// flags, the destination LID from bit 16 on, and the PE in the high half. This flag says that the
+/// packet is a multicast.
 pub const MULTICAST: u64 = 1 << 8;
 /// Flag of a datagram: the second word of the header is its group.
 pub const DATAGRAM_FLAG: u64 = 1 << 10;
 /// Where the destination LID begins, in the first word of a header.
 const LID_SHIFT: u32 = 16;
-/// The lane of all that is not subnet management.
+/// What stands for all that is not subnet management. A packet's service says which lane of data it
+/// has.
 pub const DATA_LANE: u64 = 0;
 /// Flag of administration, which goes by the lane of data.
 pub const ADMINISTERS: u64 = 1 << 9;
@@ -381,7 +382,7 @@ pub(super) fn show(cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
     cx.write(at, op, to, payload);
 }
 
-/// The services of a program's packets, and of datagrams, where links have lanes to tell them apart.
+/// The services of what connections carry, and of datagrams, where links have lanes for them.
 fn services(machine: &Machine) -> Result<(Service, Service), MachineError> {
     let nic = machine.section("nic");
     if !machine.section("lanes").has("count") {
