@@ -18,7 +18,8 @@ fn lanes(keys: &[(&str, &str)]) -> Machine {
     Machine::parse("tested", &text, Some("tested")).unwrap()
 }
 
-/// Lanes on a tree, lanes whose links repeat what they lose, and lanes with reliable connections.
+/// Lanes on a tree, lanes whose links repeat what they lose, lanes with reliable connections, and
+/// lanes without back-pressure.
 fn kinds() -> Vec<Machine> {
     let tree = [
         ("switch.ports", "4"),
@@ -29,7 +30,10 @@ fn kinds() -> Vec<Machine> {
     let repeats = [("link.loss", "0.2"), ("link.resend_buffer", "6, unit = \"KiB\"")];
     let connections = [("link.loss", "0.1"), ("nic.retransmit", "50, unit = \"us\"")];
     let both = [tree.as_slice(), &repeats].concat();
-    vec![lanes(&[]), lanes(&tree), lanes(&repeats), lanes(&connections), lanes(&both)]
+    let unbounded = TEXT.replace("like = \"credits\"\n", "");
+    let unbounded = Machine::parse("unbounded", &unbounded, Some("lanes")).unwrap();
+    let with = [&[], &tree[..], &repeats, &connections, &both].map(lanes);
+    with.into_iter().chain([unbounded]).collect()
 }
 
 /// PEs 1 to 3 put blocks to PE 0, more than its link takes.
