@@ -5,7 +5,8 @@
 //! one.
 
 use crate::events::{Event, Happened};
-use crate::flow::Stored;
+use crate::flow::{Line, Started, Stored};
+use crate::lanes::Ready;
 use crate::network::Channel;
 use crate::op::Op;
 use crate::packet::{Destination, Packet};
@@ -49,14 +50,15 @@ impl Parts {
 
     /// A packet comes to the link that begins at a port of the place where the packet is.
     pub(crate) fn depart(&mut self, flight: u32, port: u16) {
-        let (now, place) = (self.now, self.flights.get_mut(flight).at);
+        let Flight { at: place, packet, .. } = self.flights.get_mut(flight);
+        let (now, place, lane) = (self.now, *place, self.network.lanes.of(packet.service));
         match &mut self.channel(place, port).line {
             None => {
                 let passage = self.occupy(flight, port, now, "link");
                 self.pass(flight, &passage);
             }
             Some(line) => {
-                line.waiting.push_back((flight, now));
+                line.lanes[usize::from(lane)].waiting.push_back((flight, now));
                 self.serve(place, port);
             }
         }
@@ -108,50 +110,84 @@ impl Parts {
         }
     }
 
+    fn line(&mut self, place: Place, port: u16) -> &mut Line {
+        let line = &mut self.channel(place, port).line;
+        line.as_mut().expect("packets wait where there is a line")
+    }
+
     /// Starts the packets that wait for a link, for as long as the link is free and may take them.
     pub(crate) fn serve(&mut self, place: Place, port: u16) {
         let (now, flow) = (self.now, self.network.flow);
         loop {
-            let channel = self.channel(place, port);
-            let (free, to) = (channel.free, channel.to);
-            let line = channel.line.as_mut().expect("packets wait where there is a line");
-            let Some(&(flight, since)) = line.waiting.front() else { return };
+            let free = self.channel(place, port).free;
+            let line = self.line(place, port);
+            if line.waiting() == 0 {
+                return;
+            }
             if free > now {
                 if !std::mem::replace(&mut line.due, true) {
                     self.events.push(free, Event::LinkFree { place, port });
                 }
                 return;
             }
-            let packet = &self.flights.get_mut(flight).packet;
-            let (bytes, op) = (u64::from(packet.wire_bytes), packet.op);
-            let stored = flow.buffer.is_some()
-                && matches!(to, Place::Switch(there) if packet.to != Destination::Switch(there));
-            let channel = self.channel(place, port);
-            let line = channel.line.as_mut().expect("as above");
-            if let Some(why) = line.stops(flow, bytes, stored) {
-                line.stopped.get_or_insert((now, why));
-                return;
-            }
-            line.waiting.pop_front();
-            line.start(flow, bytes, stored);
-            if let Some((from, why)) = line.stopped.take() {
-                channel.carried.stopped += now - from;
+            let ready = self.ready(place, port);
+            let line = self.line(place, port);
+            let Some(lane) = line.arbiter.pick(&ready) else { return };
+            let first = line.lanes[usize::from(lane)].waiting.pop_front();
+            let (flight, since) = first.expect("a lane is ready by its first packet");
+            let (bytes, stored) = self.size(flight, place, port);
+            let op = self.flights.get_mut(flight).packet.op;
+            let line = self.line(place, port);
+            line.start(flow, lane, bytes, stored);
+            if let Some((from, why)) = line.lanes[usize::from(lane)].stopped.take() {
+                self.channel(place, port).carried.stopped += now - from;
                 self.record(Track::Link(place, port), why, op, from, now);
             }
-            self.start(flight, port, since, stored);
+            let started = Started { flight, lane, bytes, stored };
+            self.start(started, port, since);
             self.call_plans(place, port);
         }
     }
 
+    /// The lanes of a link whose first packets may start. The other packets are stopped, from now
+    /// on if they were not before.
+    fn ready(&mut self, place: Place, port: u16) -> Ready {
+        let (now, flow) = (self.now, self.network.flow);
+        let mut ready = Ready::default();
+        let lanes = self.network.lanes.count();
+        for (lane, ready) in (0..).zip(ready.iter_mut().take(lanes)) {
+            let first = self.line(place, port).lanes[usize::from(lane)].waiting.front();
+            let Some(&(flight, _)) = first else { continue };
+            let (bytes, stored) = self.size(flight, place, port);
+            let line = self.line(place, port);
+            match line.stops(flow, lane, bytes, stored) {
+                Some(why) => {
+                    line.lanes[usize::from(lane)].stopped.get_or_insert((now, why));
+                }
+                None => *ready = Some(bytes),
+            }
+        }
+        ready
+    }
+
+    /// Bytes of a packet that is for a link, and whether it goes into a buffer at the far end.
+    fn size(&mut self, flight: u32, place: Place, port: u16) -> (u64, bool) {
+        let (to, buffered) = (self.channel(place, port).to, self.network.flow.buffer.is_some());
+        let packet = &self.flights.get_mut(flight).packet;
+        let passes = matches!(to, Place::Switch(there) if packet.to != Destination::Switch(there));
+        (packet.wire_bytes.into(), buffered && passes)
+    }
+
     /// A packet starts on a link that may lose or damage it.
-    fn start(&mut self, flight: u32, port: u16, since: Ps, stored: bool) {
+    fn start(&mut self, started: Started, port: u16, since: Ps) {
         let (flow, delay) = (self.network.flow, self.network.delay);
+        let Started { flight, lane, .. } = started;
         let Flight { packet, at, by, .. } = self.flights.get_mut(flight);
         let (place, bytes) = (*at, packet.wire_bytes);
         let input = std::mem::replace(by, NOWHERE);
         let repairs = flow.resend.is_some();
         let damaged = repairs && self.random.chance(self.network.loss);
-        let discarded = self.channel(place, port).line.as_ref().is_some_and(|line| line.discards());
+        let discarded = self.line(place, port).discards();
         let name = match (damaged, discarded) {
             (_, true) => "discarded",
             (true, false) => "damaged",
@@ -159,12 +195,11 @@ impl Parts {
         };
         let passage = self.occupy(flight, port, since, name);
         if let (Place::Switch(switch), true) = (place, flow.buffer.is_some() && input != NOWHERE) {
-            self.events.push(passage.end, Event::LeftInput { switch, port: input });
+            self.events.push(passage.end, Event::LeftInput { switch, port: input, lane });
         }
         let told = passage.end + delay * 2;
         if damaged || discarded {
-            let line = self.channel(place, port).line.as_mut().expect("it repairs");
-            line.miss(flight, bytes.into(), stored);
+            self.line(place, port).miss(started);
             if !discarded {
                 self.events.push(told, Event::Missing { place, port });
             }
@@ -180,8 +215,8 @@ impl Parts {
     /// link.
     fn call_plans(&mut self, place: Place, port: u16) {
         let (Place::Node(node), now) = (place, self.now) else { return };
-        let line = self.channel(place, port).line.as_mut().expect("packets wait in it");
-        let waiting = line.waiting.len();
+        let line = self.line(place, port);
+        let waiting = line.waiting();
         let called: Vec<_> = line.plans.extract_if(.., |(below, _)| waiting < *below).collect();
         for (_, token) in called {
             self.events.push(now, Event::Timer { node, token });
@@ -202,7 +237,7 @@ impl Parts {
         let line = channel.line.as_mut().expect("only senders with a line are told");
         match event {
             Event::Missing { .. } => channel.carried.repeated += line.go_back(now),
-            Event::Room { bytes, .. } => line.room(bytes.into()),
+            Event::Room { lane, bytes, .. } => line.lanes[usize::from(lane)].room(bytes.into()),
             Event::Acknowledged { bytes, .. } => line.acknowledged(bytes.into()),
             _ => line.due = false,
         }
@@ -215,7 +250,7 @@ impl Parts {
         let Flight { packet, at, by, tail, .. } = self.flights.get_mut(flight);
         let (place, by, tail, to, droppable) = (*at, *by, *tail, packet.to, packet.droppable);
         let bytes = u64::from(packet.wire_bytes);
-        let flow = self.network.flow;
+        let (flow, lane) = (self.network.flow, self.network.lanes.of(packet.service));
         let switch = match place {
             Place::Switch(switch) if to != Destination::Switch(switch) => Some(switch),
             _ => None,
@@ -229,7 +264,7 @@ impl Parts {
                 _ => 1,
             };
             if let (Some(switch), true) = (switch, flow.buffer.is_some()) {
-                self.tell_room(switch, by, bytes);
+                self.tell_room(switch, by, lane, bytes);
             }
             return Some((self.flights.take(flight).packet, missing));
         }
@@ -240,39 +275,40 @@ impl Parts {
         let ready = self.now + self.network.switching.delay;
         if flow.buffer.is_none() {
             self.forward(flight, switch, ready);
-        } else if self.network.input_mut(switch, by).put(Stored { flight, bytes, ready }) {
-            self.send_first(switch, by);
+        } else if self.network.input_mut(switch, by, lane).put(Stored { flight, bytes, ready }) {
+            self.send_first(switch, by, lane);
         }
         None
     }
 
-    /// Sends on the first packet in an input of a switch.
-    fn send_first(&mut self, switch: u32, port: u16) {
-        while let Some(Stored { flight, ready, .. }) = self.network.input_mut(switch, port).first()
+    /// Sends on the first packet of a lane in an input of a switch.
+    fn send_first(&mut self, switch: u32, port: u16, lane: u8) {
+        while let Some(Stored { flight, ready, .. }) =
+            self.network.input_mut(switch, port, lane).first()
         {
             let copies = self.forward(flight, switch, ready.max(self.now));
             if copies > 0 {
-                self.network.input_mut(switch, port).copies = copies;
+                self.network.input_mut(switch, port, lane).copies = copies;
                 return;
             }
-            let bytes = self.network.input_mut(switch, port).drop_first();
-            self.tell_room(switch, port, bytes);
+            let bytes = self.network.input_mut(switch, port, lane).drop_first();
+            self.tell_room(switch, port, lane, bytes);
         }
     }
 
     /// A packet, or one copy of it, has left an input of a switch.
-    pub(crate) fn left_input(&mut self, switch: u32, port: u16) {
-        if let Some(bytes) = self.network.input_mut(switch, port).left() {
-            self.tell_room(switch, port, bytes);
-            self.send_first(switch, port);
+    pub(crate) fn left_input(&mut self, switch: u32, port: u16, lane: u8) {
+        if let Some(bytes) = self.network.input_mut(switch, port, lane).left() {
+            self.tell_room(switch, port, lane, bytes);
+            self.send_first(switch, port, lane);
         }
     }
 
-    /// Tells the sender that feeds an input of a switch that these bytes of it are free.
-    fn tell_room(&mut self, switch: u32, port: u16, bytes: u64) {
+    /// Tells the sender that feeds an input of a switch that these bytes of a lane there are free.
+    fn tell_room(&mut self, switch: u32, port: u16, lane: u8, bytes: u64) {
         let Channel { to: place, port, .. } = *self.channel(Place::Switch(switch), port);
         let bytes = u32::try_from(bytes).expect("a packet's length");
-        self.events.push(self.now + self.network.delay, Event::Room { place, port, bytes });
+        self.events.push(self.now + self.network.delay, Event::Room { place, port, lane, bytes });
     }
 
     /// A switch sends a packet on, at `leave`, by the ports that the packet carries or the tables
@@ -299,7 +335,12 @@ impl Parts {
         let packet = self.flights.get_mut(flight).packet.clone();
         let (start, each) =
             self.network.copies(switch, leave, ports.len() as u64, u64::from(packet.wire_bytes));
-        self.events.push(start, Event::Depart { flight, port: first });
+        if start == self.now && self.network.lanes.several() {
+            // The arbiter must know of the packet at the moment at which the one before has left.
+            self.depart(flight, first);
+        } else {
+            self.events.push(start, Event::Depart { flight, port: first });
+        }
         for (&port, number) in more.iter().zip(1..) {
             self.counts.copied += 1;
             let copy = Flight { packet: packet.clone(), at: place, by, tail, ports: Vec::new() };

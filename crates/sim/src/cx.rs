@@ -60,7 +60,7 @@ impl Cx<'_> {
     /// Packets that wait for a node's link, where back-pressure or repeats may stop it.
     pub fn waiting_for_link(&mut self, node: Node) -> usize {
         let line = &self.parts.channel(Place::Node(node), 0).line;
-        line.as_ref().map_or(0, |line| line.waiting.len())
+        line.as_ref().map_or(0, |line| line.waiting())
     }
 
     /// Has [`Nic::timer`](crate::nic::Nic::timer) called as soon as fewer than `fewer` packets

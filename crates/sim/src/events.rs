@@ -18,10 +18,10 @@ pub(crate) enum Event {
     Missing { place: Place, port: u16 },
     /// The sender of a link hears that its neighbour has got these bytes.
     Acknowledged { place: Place, port: u16, bytes: u32 },
-    /// The sender of a link hears that these bytes have left the buffer at the far end.
-    Room { place: Place, port: u16, bytes: u32 },
-    /// A packet has left the input of this port of a switch.
-    LeftInput { switch: u32, port: u16 },
+    /// The sender of a link hears that these bytes have left a lane's buffer at the far end.
+    Room { place: Place, port: u16, lane: u8, bytes: u32 },
+    /// A packet has left a lane's buffer at the input of this port of a switch.
+    LeftInput { switch: u32, port: u16, lane: u8 },
     /// The head of a packet has come in at the place where the packet is now.
     Head { flight: u32 },
     /// The last bit of a packet has come in at its node, or at the switch that it is for.

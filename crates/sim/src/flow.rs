@@ -1,7 +1,8 @@
 //! Back-pressure and repeats: what the ends of a link keep, so that no buffer overflows and nothing
 //! is missing that a link loses or damages.
 //!
-//! **Back-pressure** (`switch.buffer`). Each input of a switch has a buffer, a queue: a packet
+//! **Back-pressure** (`switch.buffer`). Each input of a switch has a buffer, a queue; where links
+//! have [lanes](crate::lanes), one for each lane, and all of this is so in each lane. A packet
 //! behind another one waits, also for a port that is free (head-of-line blocking). The sender of a
 //! link counts the bytes in the buffer at its far end. A packet for which there is no room does not
 //! start, and stops those behind it. What leaves the buffer is told back, which takes the link's
@@ -22,9 +23,11 @@
 //! [`crossing`](crate::crossing) has the events.
 
 use crate::events::Token;
+use crate::lanes::{Arbiter, Lanes};
 use crate::machine::{Machine, MachineError};
 use crate::time::Ps;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// More would take for ever to get through.
 const MOST_LOSS_REPAIRED: f64 = 0.9;
@@ -32,7 +35,7 @@ const MOST_LOSS_REPAIRED: f64 = 0.9;
 /// What links and switches do so that nothing is lost.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flow {
-    /// Bytes of the buffer at each input of a switch. Without it buffers never fill.
+    /// Bytes of each lane's buffer at each input of a switch. Without it buffers never fill.
     pub(crate) buffer: Option<u64>,
     /// Bytes that the sender of a link keeps. Without it nothing is repeated.
     pub(crate) resend: Option<u64>,
@@ -54,45 +57,88 @@ impl Flow {
     }
 
     /// The sending end of a link, where links need more than a time at which they are free.
-    pub(crate) fn line(&self) -> Option<Box<Line>> {
-        (self.buffer.is_some() || self.resend.is_some()).then(Box::default)
+    pub(crate) fn line(&self, lanes: &Arc<Lanes>) -> Option<Box<Line>> {
+        let needed = self.buffer.is_some() || self.resend.is_some() || lanes.several();
+        needed.then(|| Box::new(Line::new(lanes.clone())))
     }
 }
 
-/// A packet that the neighbour has not got: it was lost or damaged, or came behind one that was.
+/// A packet that has started on a link.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Missing {
-    flight: u32,
-    bytes: u64,
-    stored: bool,
+pub(crate) struct Started {
+    pub(crate) flight: u32,
+    pub(crate) lane: u8,
+    pub(crate) bytes: u64,
+    /// Whether it goes into a buffer at the far end.
+    pub(crate) stored: bool,
+}
+
+/// A lane at the sending end of a link.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lane {
+    /// Packets that wait for the link, with the time from which they do.
+    pub(crate) waiting: VecDeque<(u32, Ps)>,
+    /// Bytes in the lane's buffer at the far end, or on the way there.
+    there: u64,
+    /// Since when, and why, the first packet that waits must not start.
+    pub(crate) stopped: Option<(Ps, &'static str)>,
+}
+
+impl Lane {
+    /// These bytes have left the buffer at the far end.
+    pub(crate) fn room(&mut self, bytes: u64) {
+        self.there = self.there.checked_sub(bytes).expect("no more leaves a buffer than came");
+    }
 }
 
 /// The sending end of a link.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Line {
-    /// Packets that wait for the link, with the time from which they do.
-    pub(crate) waiting: VecDeque<(u32, Ps)>,
-    /// Bytes in the buffer at the far end, or on the way there.
-    there: u64,
+    pub(crate) lanes: Vec<Lane>,
+    /// Which lane is next.
+    pub(crate) arbiter: Arbiter,
     /// Bytes that have not been acknowledged.
     kept: u64,
-    missing: Vec<Missing>,
+    /// What the neighbour has not got: what was lost or damaged, or came behind one that was.
+    missing: Vec<Started>,
     /// Whether an event is due at the time at which the link is free.
     pub(crate) due: bool,
-    /// Since when, and why, the first packet that waits must not start.
-    pub(crate) stopped: Option<(Ps, &'static str)>,
     /// Plans of a NIC for the moment at which fewer packets than this wait.
     pub(crate) plans: Vec<(usize, Token)>,
 }
 
 impl Line {
-    /// Why a packet of so many bytes must not start now, if it must not. `stored` says whether it
-    /// goes into a buffer at the far end.
-    pub(crate) fn stops(&self, flow: Flow, bytes: u64, stored: bool) -> Option<&'static str> {
+    fn new(lanes: Arc<Lanes>) -> Line {
+        Line {
+            lanes: vec![Lane::default(); lanes.count()],
+            arbiter: Arbiter::new(lanes),
+            kept: 0,
+            missing: Vec::new(),
+            due: false,
+            plans: Vec::new(),
+        }
+    }
+
+    /// Number of packets that wait for the link.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.waiting.len()).sum()
+    }
+
+    /// Why a lane's packet of so many bytes must not start now, if it must not. `stored` says
+    /// whether it goes into a buffer at the far end.
+    pub(crate) fn stops(
+        &self,
+        flow: Flow,
+        lane: u8,
+        bytes: u64,
+        stored: bool,
+    ) -> Option<&'static str> {
+        let (there, fills) =
+            (self.lanes[usize::from(lane)].there, !self.arbiter.lanes().is_management(lane));
         let full = |used: u64, size: Option<u64>| {
             size.is_some_and(|size| used > 0 && used.saturating_add(bytes) > size)
         };
-        match (stored && full(self.there, flow.buffer), full(self.kept, flow.resend)) {
+        match (stored && fills && full(there, flow.buffer), full(self.kept, flow.resend)) {
             (true, _) => Some("no room"),
             (false, true) => Some("unacknowledged"),
             (false, false) => None,
@@ -100,14 +146,9 @@ impl Line {
     }
 
     /// A packet starts.
-    pub(crate) fn start(&mut self, flow: Flow, bytes: u64, stored: bool) {
-        self.there += if stored { bytes } else { 0 };
+    pub(crate) fn start(&mut self, flow: Flow, lane: u8, bytes: u64, stored: bool) {
+        self.lanes[usize::from(lane)].there += if stored { bytes } else { 0 };
         self.kept += if flow.resend.is_some() { bytes } else { 0 };
-    }
-
-    /// These bytes have left the buffer at the far end.
-    pub(crate) fn room(&mut self, bytes: u64) {
-        self.there = self.there.checked_sub(bytes).expect("no more leaves a buffer than came");
     }
 
     /// The neighbour has acknowledged these bytes.
@@ -121,26 +162,27 @@ impl Line {
     }
 
     /// The neighbour will not get this packet, which has started.
-    pub(crate) fn miss(&mut self, flight: u32, bytes: u64, stored: bool) {
-        self.missing.push(Missing { flight, bytes, stored });
+    pub(crate) fn miss(&mut self, started: Started) {
+        self.missing.push(started);
     }
 
     /// The sender hears at `now` that a packet is missing: that one and all later ones wait again,
-    /// before all others. Returns their number.
+    /// before all others of their lanes. Returns their number.
     pub(crate) fn go_back(&mut self, now: Ps) -> u64 {
         let missing = std::mem::take(&mut self.missing);
-        for &Missing { flight, bytes, stored } in missing.iter().rev() {
+        for &Started { flight, lane, bytes, stored } in missing.iter().rev() {
             self.acknowledged(bytes);
+            let lane = &mut self.lanes[usize::from(lane)];
             if stored {
-                self.room(bytes);
+                lane.room(bytes);
             }
-            self.waiting.push_front((flight, now));
+            lane.waiting.push_front((flight, now));
         }
         missing.len() as u64
     }
 }
 
-/// The buffer at an input of a switch.
+/// A lane's buffer at an input of a switch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Input {
     /// The packets in it, in the order of coming; the first one is being sent on.
@@ -178,5 +220,28 @@ impl Input {
     /// The first packet goes nowhere.
     pub(crate) fn drop_first(&mut self) -> u64 {
         self.packets.pop_front().expect("it was in the buffer").bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The buffer of a lane fills by that lane's packets alone, and management's never does.
+    #[test]
+    fn each_lane_has_its_own_buffer() {
+        let machine = Machine::load("dimmnet-2/lanes").unwrap();
+        let flow = Flow::read(&machine, 0.0, true).unwrap();
+        let mut line = flow.line(&Arc::new(Lanes::read(&machine).unwrap())).unwrap();
+        let (buffer, management) = (flow.buffer.unwrap(), 2);
+        for lane in [0, management] {
+            assert_eq!(line.stops(flow, lane, buffer, true), None);
+            line.start(flow, lane, buffer, true);
+        }
+        let stops: Vec<_> = (0..3).map(|lane| line.stops(flow, lane, 1, true)).collect();
+        assert_eq!(stops, [Some("no room"), None, None]);
+        assert_eq!(line.stops(flow, 0, 1, false), None, "it goes into no buffer");
+        line.lanes[0].room(1);
+        assert_eq!(line.stops(flow, 0, 1, true), None);
     }
 }

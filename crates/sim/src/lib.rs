@@ -25,7 +25,7 @@
 //! | studies | `reproduce/`, `processes` | published experiments; programs as processes, whose questions `rules` checks |
 //! | runs | `run`, `engine` | programs as closures; which PE runs when |
 //! | the machine | `world`, `agent`, `nic/` | events to NICs; software for what hardware lacks; the kinds |
-//! | its inside | `cx`, `crossing`, `parts`, `shapes`, `ways`, `network`, `flow`, `memory` | what a NIC may do; packets cross links and switches; what is under way; shapes of networks; source routing; tables; back-pressure and repeats; segments |
+//! | its inside | `cx`, `crossing`, `parts`, `shapes`, `ways`, `network`, `flow`, `lanes`, `memory` | what a NIC may do; packets cross links and switches; what is under way; shapes of networks; source routing; tables; back-pressure and repeats; virtual lanes; segments |
 //! | ways in | `fabric`, `coroutine`, `stacks`, `program` | a PE's calls as requests; PEs as coroutines; what programs and the engine pass |
 //! | words | `events`, `host`, `error`, `trace/`, `usage`, `machine/` | what is due and what has happened; calls; stages; what a run has used; where every number is from |
 //! | ground | `packet`, `op`, `placement`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
@@ -119,6 +119,7 @@ mod events;
 mod fabric;
 mod flow;
 pub mod host;
+mod lanes;
 pub mod machine;
 mod mailbox;
 pub mod memory;

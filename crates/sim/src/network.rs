@@ -7,8 +7,8 @@
 //! dropped, and ends the run with an error. A packet with several ports in the multicast table is
 //! copied, and never sent back by the port by which it came. Without `switch.buffer`, buffers never
 //! fill: a packet that waits for a port holds up nobody who waits for another one, and nothing is
-//! lost. A machine that loses packets loses them on links, by a probability. The modules `flow` and
-//! `ways` say what back-pressure, repeats and source routing are.
+//! lost. A machine that loses packets loses them on links, by a probability. The modules `flow`,
+//! `lanes` and `ways` say what back-pressure, repeats, virtual lanes and source routing are.
 //!
 //! ```toml
 //! [link]
@@ -30,12 +30,19 @@
 //! routing     = ...       # optional: "table" (so without it), "source", or "table and source"
 //! route_bytes = ...       # what a header has for each switch on its way, where packets carry ports
 //!
+//! [lanes]                 # optional, of kind `infiniband`
+//! count       = ...       # lanes of data, 0 on; management has one besides
+//! limit       = ...       # bytes by the high table before one packet of the low one
+//! N.high      = ...       # what lane N sends at its turn in the high table; N.low: in the low one
+//! service.N   = ...       # the lane of level N
+//!
 //! [topology]
 //! shape = ...             # "direct": two nodes and a cable. "star": all at one switch. "tree": switches of `ports` ports in a tree, whose upward
 //!                         # links are `fat` times as fast as those below. "full": a switch for each node, and a cable between any two of those.
 //! ```
 
 use crate::flow::{Flow, Input, Line};
+use crate::lanes::Lanes;
 use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::packet::{Destination, Node};
 use crate::routes::Routes;
@@ -44,6 +51,7 @@ use crate::trace::Place;
 use crate::usage::{Carried, LinkUsage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One direction of a cable.
 #[derive(Debug, Clone)]
@@ -68,7 +76,7 @@ pub struct Switch {
     multicast: BTreeMap<u16, Vec<u16>>,
     /// When the unit that copies packets is free.
     copier: Ps,
-    /// The buffers of the inputs, by port, where buffers may fill.
+    /// The buffers of the inputs, by port and then by lane, where buffers may fill.
     inputs: Vec<Input>,
 }
 
@@ -111,6 +119,7 @@ pub struct Network {
     pub(crate) delay: Ps,
     pub(crate) loss: f64,
     pub(crate) flow: Flow,
+    pub(crate) lanes: Arc<Lanes>,
     pub(crate) switching: Switching,
     /// The ports, the last one first, on ways that programs have set.
     pub(crate) ways: BTreeMap<(Node, Node), Vec<u16>>,
@@ -168,6 +177,7 @@ impl Network {
             delay: link.time("delay")?,
             loss,
             flow: Flow::read(machine, loss, shape != Shape::Direct)?,
+            lanes: Arc::new(Lanes::read(machine)?),
             switching: Switching::NONE,
             ways: BTreeMap::new(),
         };
@@ -199,7 +209,7 @@ impl Network {
     /// A direction of a cable to a port.
     pub(crate) fn new_channel(&self, to: Place, port: u16, rate: Rate) -> Channel {
         let (free, carried) = (Ps::ZERO, Carried::default());
-        Channel { to, port, rate, free, carried, line: self.flow.line() }
+        Channel { to, port, rate, free, carried, line: self.flow.line(&self.lanes) }
     }
 
     /// The cables out of a place, by port.
@@ -210,16 +220,18 @@ impl Network {
         }
     }
 
-    /// The buffer at an input of a switch.
-    pub(crate) fn input_mut(&mut self, switch: u32, port: u16) -> &mut Input {
-        &mut self.switches[switch as usize].inputs[usize::from(port)]
+    /// A lane's buffer at an input of a switch.
+    pub(crate) fn input_mut(&mut self, switch: u32, port: u16, lane: u8) -> &mut Input {
+        let place = usize::from(port) * self.lanes.count() + usize::from(lane);
+        &mut self.switches[switch as usize].inputs[place]
     }
 
     /// Gives switches the buffers that may fill.
     fn add_inputs(&mut self) {
         if self.flow.buffer.is_some() {
+            let lanes = self.lanes.count();
             for switch in &mut self.switches {
-                switch.inputs = vec![Input::default(); switch.out.len()];
+                switch.inputs = vec![Input::default(); switch.out.len() * lanes];
             }
         }
     }

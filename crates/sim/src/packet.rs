@@ -27,6 +27,21 @@ pub enum Destination {
     Switch(u32),
 }
 
+/// Which lane of the links a packet goes by, on machines whose links have several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// Data, of one of 16 levels.
+    Level(u8),
+    /// Management of the network, before all data.
+    Management,
+}
+
+impl Default for Service {
+    fn default() -> Service {
+        Service::Level(0)
+    }
+}
+
 /// The data of a packet. It is cheap to clone and to cut, however long it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
@@ -136,6 +151,8 @@ pub struct Packet {
     pub payload: Payload,
     /// The call that the packet belongs to, for the record of stages.
     pub op: Op,
+    /// The packet's lane. Packets of different services may overtake each other.
+    pub service: Service,
     /// Whether a link may lose the packet, on a machine whose links lose packets. The NIC hears of
     /// the loss by [`Nic::dropped`](crate::nic::Nic::dropped), so that the counts of writes stay
     /// right; real hardware would not know.

@@ -224,7 +224,7 @@ impl World {
             Event::Agent { pe, token } => agents.timer(&mut cx, &mut **nic, pe, token),
             Event::Wake { wake } => cx.parts.happened.push_back(Happened::Woken(wake)),
             Event::Depart { flight, port } => cx.parts.depart(flight, port),
-            Event::LeftInput { switch, port } => cx.parts.left_input(switch, port),
+            Event::LeftInput { switch, port, lane } => cx.parts.left_input(switch, port, lane),
             told @ (Event::LinkFree { .. }
             | Event::Missing { .. }
             | Event::Acknowledged { .. }

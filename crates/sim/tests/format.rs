@@ -47,7 +47,7 @@ fn asked() -> BTreeMap<String, BTreeMap<String, Asked>> {
             }
             let kind = kinds.entry(machine.kind().to_owned()).or_default();
             for (key, wanted) in machine.asked() {
-                let known = kind.entry(key).or_default();
+                let known = kind.entry(numbered(&key)).or_default();
                 known.optional |= wanted.optional;
                 if !wanted.what.is_empty() {
                     known.what = wanted.what;
@@ -56,6 +56,15 @@ fn asked() -> BTreeMap<String, BTreeMap<String, Asked>> {
         }
     }
     kinds
+}
+
+/// A key as the document has it: with an N for a number.
+fn numbered(key: &str) -> String {
+    let part = |part: &str| match part.parse::<u32>() {
+        Ok(_) => "N".to_owned(),
+        Err(_) => part.to_owned(),
+    };
+    key.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
 /// What a key of the document must say, as the code asks for it.

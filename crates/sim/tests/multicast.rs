@@ -17,9 +17,10 @@ fn lossy(variant: Option<&str>, loss: f64) -> Machine {
 }
 
 /// Variants, PEs, and what is lost; so many PEs where that is most.
-fn losses(pes: usize) -> [(Option<&'static str>, usize, f64); 6] {
+fn losses(pes: usize) -> [(Option<&'static str>, usize, f64); 7] {
     let (tree, line_rate) = (Some("tree"), Some("line-rate"));
     [
+        (Some("lanes"), 5, 0.1),
         (None, 3, 0.0),
         (None, 4, 0.01),
         (None, 4, 0.2),

@@ -25,7 +25,7 @@ mod way_out;
 use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
 use crate::host::{Answer, Atomic, HostOp, Op, Polling};
 use crate::machine::{Machine, MachineError, Rate};
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 use crate::time::Ps;
 use memonet_core::SignalOp;
 use memonet_core::unstable::fabric::FarAddress;
@@ -193,6 +193,7 @@ impl LogGp {
                     header,
                     payload,
                     op,
+                    service: Service::default(),
                     droppable: false,
                 };
                 self.plans.at(cx, busy.1, node, Due::Access(asked));

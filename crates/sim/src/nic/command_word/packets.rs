@@ -13,7 +13,7 @@
 
 use super::{CommandWordDma, Cx, Pe, Plan, Started};
 use crate::host::Answer;
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 use memonet_core::unstable::fabric::FarAddress;
 
 /// The type of a packet, in the low byte.
@@ -96,6 +96,7 @@ impl CommandWordDma {
                 header: [what, keyed, offset, word.flag.unwrap_or(0)],
                 payload: part,
                 op,
+                service: Service::default(),
                 droppable: false,
             };
             // The NIC has no buffer, so it reads no faster than the link takes.
@@ -165,6 +166,7 @@ impl CommandWordDma {
             header: [what, 0, 0, 0],
             payload: Payload::EMPTY,
             op,
+            service: Service::default(),
             droppable: false,
         };
         match from == node {

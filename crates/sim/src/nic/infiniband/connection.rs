@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::nic::Pe;
     use crate::op::Op;
-    use crate::packet::{Destination, Node, Payload};
+    use crate::packet::{Destination, Node, Payload, Service};
 
     fn packet(byte: u64) -> Packet {
         Packet {
@@ -91,6 +91,7 @@ mod tests {
             header: [0; 4],
             payload: Payload::word(8, byte),
             op: Op { pe: Pe(0), number: 0 },
+            service: Service::default(),
             droppable: true,
         }
     }

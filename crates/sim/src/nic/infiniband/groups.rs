@@ -1,6 +1,6 @@
 //! Calls for groups, and the commands of programs.
 
-use super::interface::{LISTEN, READ_TABLE, TEST, WRITE_TABLE};
+use super::interface::{LISTEN, PREFETCH, READ, READ_TABLE, READ_WINDOW, TEST, WRITE_TABLE};
 use super::management::{DATA_BYTES, Datagram, FIRST_GROUP, GET, MULTICAST_TABLE, SET, SUBNET};
 use super::nics::{InfiniBand, Way};
 use super::subnet::Place;
@@ -87,6 +87,9 @@ impl InfiniBand {
                 cx.finish(cx.now() + self.is.command_write, op, answer);
             }
             TEST => self.test(cx, node, op, command),
+            PREFETCH => self.prefetch(cx, node, op, command),
+            READ_WINDOW => self.read_window(cx, node, op, command),
+            READ => self.read_buffer(cx, node, op, command),
             code => cx.finish(
                 cx.now(),
                 op,

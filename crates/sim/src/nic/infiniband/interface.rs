@@ -2,11 +2,18 @@
 
 use crate::host::Command;
 use crate::packet::Payload;
+use memonet_core::unstable::fabric::FarAddress;
 
 pub(super) const WRITE_TABLE: u32 = 1;
 pub(super) const READ_TABLE: u32 = 2;
 pub(super) const LISTEN: u32 = 3;
 pub(super) const TEST: u32 = 4;
+pub(super) const PREFETCH: u32 = 5;
+pub(super) const READ_WINDOW: u32 = 6;
+pub(super) const READ: u32 = 7;
+
+/// The most that one [`read`] takes.
+pub(super) const BLOCK_MOST: u64 = 1 << 20;
 
 /// A management packet to a switch: 32 groups of its multicast table, from
 /// [`FIRST_GROUP`](super::FIRST_GROUP) + 32 `block` on, get these ports, a bit each. Answered when
@@ -40,4 +47,33 @@ pub fn test_to(node: u32, offset: u64, len: u64) -> Command {
 /// The same, to the segments of a group's other members.
 pub fn test_group(group: u32, offset: u64, len: u64) -> Command {
     Command { code: TEST, words: [group.into(), offset, len, 1], data: Payload::EMPTY }
+}
+
+/// Has the core logic bring bytes of the caller's own memory into the NIC's window, from byte `at`
+/// of the window on. Answered when the host has written the command.
+pub fn prefetch(at: u64, from: FarAddress, len: u64) -> Command {
+    of_memory(PREFETCH, at, from, len)
+}
+
+/// Reads the window, as soon as the prefetches that fill this part of it are over. Answered with
+/// the bytes: those of the memory as it was when they were prefetched, and zeros where nothing was.
+pub fn read_window(at: u64, len: u64) -> Command {
+    Command { code: READ_WINDOW, words: [at, len, 0, 0], data: Payload::EMPTY }
+}
+
+/// Reads the caller's own memory through the core logic, without the window; at most 1 MiB.
+/// Answered with the bytes.
+pub fn read(from: FarAddress, len: u64) -> Command {
+    of_memory(READ, 0, from, len)
+}
+
+fn of_memory(code: u32, at: u64, from: FarAddress, len: u64) -> Command {
+    let place = u64::from(from.region) << 32 | u64::from(from.pe);
+    Command { code, words: [at, len, place, from.offset], data: Payload::EMPTY }
+}
+
+/// The memory that a [`prefetch`] or a [`read`] is about.
+pub(super) fn place_of(command: &Command) -> FarAddress {
+    let [_, _, place, offset] = command.words;
+    FarAddress { pe: place as u32, region: (place >> 32) as u32, offset }
 }

@@ -19,8 +19,13 @@
 //!   its copies, and nothing repairs that. The library's own multicast sends such datagrams
 //!   (`datagrams`). All else goes by reliable connections. With `nic.retransmit`, links lose their
 //!   packets, too, and the NICs send those again (`reliable`); otherwise they lose none.
+//! * Where links have lanes, all that a node sends by its connections, and multicast writes, have
+//!   one service (`nic.service`): a fence relies on the order of packets to one node. Datagrams may
+//!   have another.
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time. InfiniSWIF
 //!   stores a packet whole before it goes on, at both ends.
+//! * At the host's command the core logic brings parts of the buffer memory into a window, in which
+//!   the host reads faster (`prefetch`).
 //! * The machine was measured without hosts, from InfiniSWIF to InfiniSWIF ([`test_to`],
 //!   [`test_group`]).
 
@@ -31,14 +36,18 @@ mod interface;
 mod joining;
 mod management;
 mod nics;
+mod prefetch;
 mod processors;
 mod reliable;
 mod subnet;
 mod test_module;
 #[cfg(test)]
 mod tests;
+mod window;
 
-pub use interface::{listen, read_table, test_group, test_to, write_table};
+pub use interface::{
+    listen, prefetch, read, read_table, read_window, test_group, test_to, write_table,
+};
 pub use management::FIRST_GROUP;
 pub use nics::InfiniBand;
 
@@ -131,6 +140,9 @@ impl Nic for InfiniBand {
         match self.later.take(token) {
             Later::Handled(place, from, datagram) => self.handled(cx, place, from, &datagram),
             Later::Patience(peer) => self.patience_ends(cx, node, peer),
+            Later::Prefetched(op, from, len) => self.prefetched(cx, node, op, from, len),
+            Later::Filled(op, place) => self.window_filled(cx, node, op, place),
+            Later::Read(reading) => self.word_read(cx, node, reading),
         }
     }
 

@@ -3,15 +3,17 @@
 use super::connection::Connection;
 use super::management::Datagram;
 use super::subnet::{Manager, NodeAgent, Place, SwitchAgent};
+use super::window::{Reading, Window};
 use crate::host::{Answer, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::network::Network;
 use crate::nic::{Cx, Owner, Planned, Unit};
 use crate::op::Op;
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +37,13 @@ pub struct Parameters {
     /// When a packet is sent again that is not acknowledged. Without it, links lose no packets of
     /// connections.
     pub retransmit: Option<Ps>,
+    /// Bytes of the window of prefetches. Without it nothing is prefetched.
+    pub window: Option<u64>,
     pub link_rate: Rate,
+    /// Of all but datagrams and subnet management. What goes to one node so stays in order.
+    pub service: Service,
+    /// Of datagrams.
+    pub datagram_service: Service,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -58,6 +66,7 @@ pub struct NicOf {
     pub has_multicast: bool,
     /// Reliable connections, by the other node.
     pub connections: BTreeMap<u32, Connection>,
+    pub window: Window,
 }
 
 /// The NICs and switches of a machine.
@@ -78,6 +87,12 @@ pub enum Later {
     Handled(Place, Node, Datagram),
     /// A node has waited for the acknowledgement of a packet to this one.
     Patience(Node),
+    /// A node's core logic has brought so many bytes from this place into the window.
+    Prefetched(Op, FarAddress, usize),
+    /// The part of the window is filled that a host waits for.
+    Filled(Op, Range<usize>),
+    /// A host gets the next word of a read.
+    Read(Reading),
 }
 
 /// A call that waits to join a group.
@@ -112,14 +127,16 @@ pub enum Way {
     Datagram(Node),
 }
 
-/// The first word of a header has the lane in bits 0 to 7, flags, the destination LID from bit 16
-/// on, and the PE in the high half. This flag says that the packet is a multicast.
+/// The first word of a header says in bits 0 to 7 whether this is subnet management, and then has
+/// flags, the destination LID from bit 16 on, and the PE in the high half. This flag says that the
+/// packet is a multicast.
 pub const MULTICAST: u64 = 1 << 8;
 /// Flag of a datagram: the second word of the header is its group.
 pub const DATAGRAM_FLAG: u64 = 1 << 10;
 /// Where the destination LID begins, in the first word of a header.
 const LID_SHIFT: u32 = 16;
-/// The lane of all that is not subnet management.
+/// What stands for all that is not subnet management. A packet's service says which lane of data it
+/// has.
 pub const DATA_LANE: u64 = 0;
 /// Flag of administration, which goes by the lane of data.
 pub const ADMINISTERS: u64 = 1 << 9;
@@ -152,6 +169,7 @@ impl InfiniBand {
         if width == 0 {
             return Err(nic.error("width", "is 0, and nothing would move"));
         }
+        let (service, datagram_service) = services(machine)?;
         let is = Parameters {
             look: host.time_not_zero("look")?,
             software: host.time("software")?,
@@ -170,7 +188,10 @@ impl InfiniBand {
             acknowledge: nic.time("acknowledge")?,
             management: nic.time("management")?,
             retransmit: retransmit_of(machine)?,
+            window: nic.has("window").then(|| nic.bytes_up_to("window", 1 << 20)).transpose()?,
             link_rate: machine.section("link").rate("rate")?,
+            service,
+            datagram_service,
         };
         Ok(InfiniBand {
             is,
@@ -255,6 +276,7 @@ impl InfiniBand {
                     (self.nics[other.index()].agent.lid, DATAGRAM_FLAG, Destination::Node(other))
                 }
             };
+            let is_datagram = flags & DATAGRAM_FLAG != 0;
             let pe = if flags == 0 { u64::from(to.pe) } else { 0 };
             let packet = Packet {
                 from: node,
@@ -268,6 +290,7 @@ impl InfiniBand {
                 ],
                 payload: part,
                 op,
+                service: if is_datagram { is.datagram_service } else { is.service },
                 droppable: flags != 0,
             };
             sent += packet.payload.len();
@@ -357,6 +380,24 @@ pub(super) fn show(cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
     let Packet { header, payload, op, .. } = packet;
     let to = FarAddress { pe: node.0, region: header[1] as u32, offset: header[2] };
     cx.write(at, op, to, payload);
+}
+
+/// The services of what connections carry, and of datagrams, where links have lanes for them.
+fn services(machine: &Machine) -> Result<(Service, Service), MachineError> {
+    let nic = machine.section("nic");
+    if !machine.section("lanes").has("count") {
+        return Ok((Service::default(), Service::default()));
+    }
+    let service = |name, default| {
+        let level = if nic.has(name) { nic.count(name)? } else { default };
+        match level {
+            0..16 => Ok(level),
+            _ => Err(nic.error(name, format!("is {level}; levels of service are 0 to 15"))),
+        }
+    };
+    let level = service("service", 0)?;
+    let of_datagrams = service("datagram_service", level)?;
+    Ok((Service::Level(level as u8), Service::Level(of_datagrams as u8)))
 }
 
 /// The patience of reliable connections, where links lose their packets.

@@ -3,12 +3,12 @@
 use super::management::{
     DATAGRAM_BYTES, Datagram, MANAGEMENT_LANE, MULTICAST_MEMBER, RESPONSE, SUBNET,
 };
-use super::nics::{ADMINISTERS, DATA_LANE, Inbox, InfiniBand, Joining, Later};
+use super::nics::{ADMINISTERS, DATA_LANE, Inbox, InfiniBand, Joining, Later, Parameters};
 use super::subnet::Place;
 use crate::host::{Answer, Wanted};
 use crate::nic::{Cx, Pe};
 use crate::op::Op;
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 
 /// The call for which management is recorded that no call has caused.
 pub const SWITCHED_ON: Op = Op { pe: Pe(0), number: 0 };
@@ -34,7 +34,7 @@ impl InfiniBand {
         cx.send(
             cx.now() + self.is.swif_send,
             from,
-            packet(from, destination, self.is.header, datagram, op),
+            packet(from, destination, &self.is, datagram, op),
         );
     }
 
@@ -62,7 +62,7 @@ impl InfiniBand {
                 let response =
                     self.switches[switch as usize].take(cx.network().switch_mut(switch), datagram);
                 let packet =
-                    packet(from, Destination::Node(from), self.is.header, &response, SWITCHED_ON);
+                    packet(from, Destination::Node(from), &self.is, &response, SWITCHED_ON);
                 cx.send_from_switch(cx.now(), switch, from, packet);
             }
             Place::Node(node) if datagram.class == SUBNET && datagram.method != RESPONSE => {
@@ -117,18 +117,19 @@ impl InfiniBand {
 }
 
 /// A management packet. Subnet management has a lane of its own.
-fn packet(from: Node, to: Destination, header: u32, datagram: &Datagram, op: Op) -> Packet {
-    let lane = match datagram.class {
-        SUBNET => MANAGEMENT_LANE,
-        _ => DATA_LANE | ADMINISTERS,
+fn packet(from: Node, to: Destination, is: &Parameters, datagram: &Datagram, op: Op) -> Packet {
+    let (lane, service) = match datagram.class {
+        SUBNET => (MANAGEMENT_LANE, Service::Management),
+        _ => (DATA_LANE | ADMINISTERS, is.service),
     };
     Packet {
         from,
         to,
-        wire_bytes: header + DATAGRAM_BYTES as u32,
+        wire_bytes: is.header + DATAGRAM_BYTES as u32,
         header: [lane, 0, 0, 0],
         payload: datagram.payload(),
         op,
+        service,
         droppable: false,
     }
 }

@@ -72,6 +72,7 @@ impl InfiniBand {
     /// A packet of a connection has come in.
     pub(super) fn arrived(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
         let (number, from) = (packet.header[3] as u32, packet.from);
+        let service = packet.service;
         let transmission = packet.header[3] >> 32;
         debug_assert!(self.is_mine(node, &packet), "the manager gives a node one LID");
         if self.connection(node, from).has(number) {
@@ -89,6 +90,7 @@ impl InfiniBand {
             header: [DATA_LANE | ACKNOWLEDGES, 0, 0, lacking | transmission << 32],
             payload: Payload::EMPTY,
             op: SWITCHED_ON,
+            service,
             droppable: true,
         };
         cx.send(cx.now() + self.is.swif_receive + self.is.swif_send, node, answer);

@@ -6,6 +6,8 @@ use crate::time::Ps;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod lanes;
+
 fn machine(name: &str) -> Machine {
     Machine::load(name).unwrap()
 }

@@ -15,7 +15,7 @@
 use super::{Due, LAST, LogGp};
 use crate::host::{Answer, Op};
 use crate::nic::{Cx, Unit};
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 use crate::time::Ps;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -240,6 +240,7 @@ impl LogGp {
             header,
             payload: data,
             op,
+            service: Service::default(),
             droppable: false,
         };
         if to == node {

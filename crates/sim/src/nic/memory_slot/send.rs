@@ -12,7 +12,7 @@ use super::twist::Twist;
 use super::way_out::{Outgoing, Through};
 use crate::nic::Cx;
 use crate::op::Op;
-use crate::packet::{Destination, Node, Packet, Payload};
+use crate::packet::{Destination, Node, Packet, Payload, Service};
 use crate::time::Ps;
 
 impl MemorySlot {
@@ -100,6 +100,7 @@ impl MemorySlot {
             header: header.encode(),
             payload,
             op,
+            service: Service::default(),
             droppable: false,
         };
         self.leave(cx, sent, packet);
