@@ -167,9 +167,9 @@ impl<T: Word> Event<T> {
         serve(pe, &self.shared)
     }
 
-    /// Limits the wait that is under way: it ends with [`Timeout`](Error::Timeout) when so much time
-    /// has passed from now on, and some milliseconds at most, unless it has ended before. The last
-    /// limit counts. A wait that has ended stays as it is, and the next one has no limit.
+    /// Limits the wait that is under way: it ends with [`Timeout`](Error::Timeout) when so much
+    /// time has passed from now on, and some milliseconds at most, unless it has ended before. The
+    /// last limit counts. A wait that has ended stays as it is, and the next one has no limit.
     ///
     /// ```
     /// # use memonet_core::{Cmp, Error, Job};

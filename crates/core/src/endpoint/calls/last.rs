@@ -4,9 +4,9 @@
 //! PE joins its job tells once where its note lies. Another process that may read this one's memory
 //! follows it.
 //!
-//! *What is read may be anything*: the thread may make calls meanwhile, or have ended. So the thread
-//! must live, the note must begin with its magic number, and it must be the same after its texts
-//! were read. A text has a limit.
+//! *What is read may be anything*: the thread may make calls meanwhile, or have ended. So the
+//! thread must live, the note must begin with its magic number, and it must be the same after its
+//! texts were read. A text has a limit.
 
 use super::{MAGIC, NOTE, Note};
 use crate::base::layout::ReportArea;
