@@ -20,6 +20,7 @@ fn main() -> Result<()> {
         "barrier" => barrier_missed(&job),
         "word" => word(&job),
         "compute" => compute(&job),
+        "beside" => beside(&job),
         "sleep" => sleep(&job),
         "never" => job.barrier(),
         "lock" => lock(&job),
@@ -82,6 +83,18 @@ fn compute(job: &Job) -> Result<()> {
         std::hint::spin_loop();
     }
     job.barrier()
+}
+
+/// Two threads of PE 1 compute for ever.
+fn beside(job: &Job) -> Result<()> {
+    if job.pe() == 1 {
+        std::thread::spawn(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    compute(job)
 }
 
 /// PE 1 sleeps.

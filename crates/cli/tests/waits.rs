@@ -111,6 +111,23 @@ fn what_can_be_seen_of_each_wait_is_said() {
     }
 }
 
+/// The launcher reads in the memory of a PE that computes which call that might wait was its last.
+#[test]
+fn the_last_call_that_might_wait_is_told_without_a_trace() {
+    let last = format!(
+        "PE 1: does not answer; it computes, or polls; the last call in which it might wait was Job::window at crates/cli/examples/{}",
+        line("    let _window = job.window::<u64>(1)?; // the last call")
+    );
+    says(&on_three(&LIMIT, "compute"), 124, &[&last]);
+    says(&on_three(&[&["--machine", "scc"], &LIMIT[..]].concat(), "compute"), 124, &[&last]);
+    let (_folder, hosts) = hosts();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).chain(LIMIT).collect();
+    says(&run(&[&hosts[..], &[&PROGRAM, "compute"]].concat()), 124, &[&last]);
+    // Further threads may have made other calls since.
+    let ended = on_three(&LIMIT, "beside");
+    says(&ended, 124, &["the last call in which the thread that has joined might wait was Job::"]);
+}
+
 /// Where calls are recorded, a PE that does not answer has a last one.
 #[test]
 fn the_last_call_of_a_pe_that_computes_is_told() {

@@ -25,7 +25,7 @@ use std::ops::Range;
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -154,7 +154,15 @@ pub struct Report {
 pub struct ReportArea {
     /// In the upper half a question, in the lower one how many threads have begun to answer it.
     pub answers: u64,
-    _pad: [u64; 255],
+    /// Where the thread that has joined notes its calls, in the memory of its process; 0: not told.
+    /// Written last.
+    pub note: u64,
+    /// The number of that thread.
+    pub thread: u32,
+    /// Where the parts of a place lie in it: a byte each for the address of its file's name, the
+    /// bytes of that name, and the line. 0: places are not told.
+    pub place: u32,
+    _pad: [u64; 253],
     /// The reports, in the order in which threads have begun them.
     pub reports: [Report; REPORTS],
 }

@@ -1,13 +1,15 @@
 //! The call of the program that each thread is in: what a report of a long wait names.
 //!
-//! Only calls that may wait for other PEs are noted. A note lies on the stack of its call, and a
-//! variable of the thread points to it. A call that is made inside of another one is a part of it:
-//! the program knows the outer one. A call of a team inside of another call adds the team.
+//! Only calls that may wait for other PEs are noted, in a variable of the thread. A call that is
+//! made inside of another one is a part of it: the program knows the outer one. A call of a team
+//! inside of another call adds the team. The note of a call that has ended stays, until the next
+//! call: the launcher [reads](last) it there.
+
+pub(crate) mod last;
 
 use super::recorder::{self, Current};
 use std::cell::Cell;
 use std::panic::Location;
-use std::ptr::null;
 
 /// A call that may wait.
 #[derive(Debug, Clone)]
@@ -19,7 +21,7 @@ pub(crate) struct InCall {
     /// Where the program has made the window that is used, if one is.
     pub(crate) window: Option<&'static Location<'static>>,
     /// The team of the call, while it is one of a team.
-    pub(crate) team: Cell<Option<TeamCall>>,
+    pub(crate) team: Option<TeamCall>,
 }
 
 /// A collective call of a team.
@@ -32,25 +34,68 @@ pub(crate) struct TeamCall {
     pub(crate) number: u64,
 }
 
-thread_local! {
-    /// The call that this thread is in; null in none.
-    ///
-    /// Invariant: it is null, or what it points to lives until [`Ends`] makes it null. A thread
-    /// that goes on on another stack [leaves](leave) it before.
-    static CURRENT: Cell<*const InCall> = const { Cell::new(null()) };
+/// The call that a thread is in, or has been in last.
+#[repr(C)]
+struct Note {
+    /// Tells a note from other memory.
+    magic: u64,
+    /// Odd in a call. Each call adds one when it begins, and when it ends.
+    ends: Cell<u64>,
+    name: Cell<&'static str>,
+    at: Cell<Option<&'static Location<'static>>>,
+    window: Cell<Option<&'static Location<'static>>>,
+    team: Cell<Option<TeamCall>>,
 }
 
-/// Lets `f` see the call that this thread is in.
-#[inline(always)]
-fn with_current<R>(f: impl FnOnce(Option<&InCall>) -> R) -> R {
-    // SAFETY: by the invariant of `CURRENT`; what it points to outlives all calls inside of it, and
-    // this is one.
-    f(unsafe { CURRENT.get().as_ref() })
+const MAGIC: u64 = u64::from_le_bytes(*b"mn call\0");
+
+thread_local! {
+    static NOTE: Note = const {
+        Note {
+            magic: MAGIC,
+            ends: Cell::new(0),
+            name: Cell::new(""),
+            at: Cell::new(None),
+            window: Cell::new(None),
+            team: Cell::new(None),
+        }
+    };
+}
+
+impl Note {
+    #[inline(always)]
+    fn is_in_call(&self) -> bool {
+        self.ends.get() & 1 != 0
+    }
+
+    /// A call begins or ends.
+    #[inline(always)]
+    fn step(&self) {
+        self.ends.set(self.ends.get().wrapping_add(1));
+    }
+
+    #[inline(always)]
+    fn begin(&self, call: InCall) {
+        self.name.set(call.name);
+        self.at.set(call.at);
+        self.window.set(call.window);
+        self.team.set(call.team);
+        self.step();
+    }
+
+    fn current(&self) -> Option<InCall> {
+        self.is_in_call().then(|| InCall {
+            name: self.name.get(),
+            at: self.at.get(),
+            window: self.window.get(),
+            team: self.team.get(),
+        })
+    }
 }
 
 /// The call that this thread is in.
 pub(crate) fn current() -> Option<InCall> {
-    with_current(|call| call.cloned())
+    NOTE.with(Note::current)
 }
 
 /// Makes a call that may wait.
@@ -61,59 +106,63 @@ pub(crate) fn within<R>(
     window: Option<&'static Location<'static>>,
     call: impl FnOnce() -> R,
 ) -> R {
-    if !CURRENT.get().is_null() {
+    if NOTE.with(Note::is_in_call) {
         return call();
     }
-    let note = InCall { name, at, window, team: Cell::new(None) };
-    CURRENT.set(&note);
+    NOTE.with(|note| note.begin(InCall { name, at, window, team: None }));
     let _ends = Ends;
     call()
 }
 
-/// Forgets a call that ends, also by a panic.
+/// Notes that a call ends, also by a panic.
 struct Ends;
 
 impl Drop for Ends {
     #[inline(always)]
     fn drop(&mut self) {
-        CURRENT.set(null());
+        NOTE.with(Note::step);
     }
 }
 
 /// Whether this thread is in a collective call of a team.
 #[inline(always)]
 pub(crate) fn is_of_team() -> bool {
-    with_current(|call| call.is_some_and(|call| call.team.get().is_some()))
+    NOTE.with(|note| note.is_in_call() && note.team.get().is_some())
 }
 
 /// Makes a collective call of a team, as a part of the call that this thread is in.
 #[inline(always)]
 pub(crate) fn of_team<R>(team: TeamCall, call: impl FnOnce() -> R) -> R {
-    with_current(|outer| {
-        let _ends = outer.map(|outer| EndsForTeam(&outer.team, outer.team.replace(Some(team))));
-        call()
-    })
+    let _ends = NOTE.with(|note| {
+        let is_part = note.is_in_call();
+        is_part.then(|| EndsForTeam(note.team.replace(Some(team))))
+    });
+    call()
 }
 
 /// Restores the team around one whose call ends, also by a panic.
-struct EndsForTeam<'a>(&'a Cell<Option<TeamCall>>, Option<TeamCall>);
+struct EndsForTeam(Option<TeamCall>);
 
-impl Drop for EndsForTeam<'_> {
+impl Drop for EndsForTeam {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.set(self.1);
+        NOTE.with(|note| note.team.set(self.0));
     }
 }
 
 /// The call that a thread has left, to go on on another stack: as it is reported, and as it is
 /// recorded.
 #[derive(Debug)]
-pub struct Left(*const InCall, Current);
+pub struct Left(Option<InCall>, Current);
 
 /// Leaves the call that this thread is in, as the thread goes on on another stack. That stack must
 /// stay as it is until this one goes on, or never go on.
 pub fn leave() -> Left {
-    Left(CURRENT.replace(null()), recorder::replace(Current::NOTHING))
+    let call = current();
+    if call.is_some() {
+        NOTE.with(Note::step);
+    }
+    Left(call, recorder::replace(Current::NOTHING))
 }
 
 impl Left {
@@ -122,7 +171,9 @@ impl Left {
     /// # Safety
     /// The thread runs on the stack on which it [left](leave) the call, and where it did.
     pub unsafe fn resume(self) {
-        CURRENT.set(self.0);
+        if let Some(call) = self.0 {
+            NOTE.with(|note| note.begin(call));
+        }
         recorder::replace(self.1);
     }
 }
@@ -142,7 +193,7 @@ mod tests {
         within("outer", None, None, || {
             within("inner", None, None, || assert_eq!(name(), Some("outer")));
             assert!(!is_of_team());
-            of_team(team(1), || assert_eq!(current().unwrap().team.get(), Some(team(1))));
+            of_team(team(1), || assert_eq!(current().unwrap().team, Some(team(1))));
             assert!(!is_of_team());
         });
         assert_eq!(name(), None);

@@ -9,6 +9,8 @@ pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 use crate::base::shows;
 pub use crate::base::status::{Participation, Place, State};
+use crate::endpoint::calls::last;
+pub use crate::endpoint::calls::last::LastCall;
 use crate::endpoint::control::Control;
 pub use crate::lifecycle::departures::Departures;
 pub use crate::lifecycle::pulse::Pulse;
@@ -246,6 +248,13 @@ impl JobFile {
         let question = question.get();
         let answers = answer::answers(&self.control, pe, question);
         (answer::count(&self.control, pe, question).max(answers.len()), answers)
+    }
+
+    /// The last call that might wait of the thread with which a PE has joined. `None` where it has
+    /// made none, has ended, makes them now, or where the kernel does not let this process read the
+    /// memory of `process`.
+    pub fn last_call(&self, pe: usize, process: i32) -> Option<LastCall> {
+        last::read(&self.control, pe, process)
     }
 }
 

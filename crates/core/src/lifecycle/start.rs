@@ -13,6 +13,7 @@ use crate::base::process::Identity;
 use crate::base::settings::{self, ENV_FD};
 use crate::base::shows;
 use crate::base::status::State;
+use crate::endpoint::calls;
 use crate::endpoint::check;
 use crate::endpoint::control::Control;
 use crate::endpoint::descriptor::Descriptor;
@@ -201,6 +202,7 @@ impl Job {
         let fabric = connect(&seat)?;
         let watch = watch.map(|watch| Box::new(watch) as Box<dyn Watcher>);
         let part = record::inherited(seat.me, seat.npes())?;
+        calls::last::publish(seat.control(), me);
         let job = Job::at(seat, fabric, watch, check, part)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())

@@ -215,7 +215,7 @@ fn begun(what: Awaited, waited: u64, begun: u64) -> Report {
         at: caller.unwrap_or_else(|| place(call.as_ref().and_then(|call| call.at))),
         caller: None,
         window: place(call.as_ref().and_then(|call| call.window)),
-        team: call.and_then(|call| call.team.get()).map(|team| (team.slot as u64, team.number)),
+        team: call.and_then(|call| call.team).map(|team| (team.slot as u64, team.number)),
         meeting: None,
         members: None,
         done: Pes::default(),

@@ -15,7 +15,7 @@
 //!   event's lock: the thread writes the eventfd when it ends the event, and arming reads it.
 //! * V3: *Every event ends.* When a PE dies, or when all others have left, the event fails as a
 //!   wait for a word would. When the event's own PE leaves the job, too. The thread sees a
-//!   departure at its next poll.
+//!   departure at its next poll, and so the end of a time limit.
 //! * V4: *A dropped event is forgotten.* The thread has only weak references between two looks. One
 //!   that is forgotten without being dropped keeps its window, its descriptor and the thread until
 //!   the process ends, and harms nothing else.
@@ -32,11 +32,13 @@ use crate::base::shows;
 use crate::endpoint::ending;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
+use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 /// A wait for an element of this PE's part, with a descriptor that is readable once the wait has
 /// ended. Made by [`Window::event`].
@@ -61,8 +63,8 @@ struct Shared {
 }
 
 enum State {
-    /// Gives the bits of the word where the comparison holds.
-    Waiting(Box<dyn Fn() -> Option<u64> + Send>),
+    /// Gives the bits of the word where the comparison holds. The wait ends at its limit.
+    Waiting(Box<dyn Fn() -> Option<u64> + Send>, Limit),
     Holds(u64),
     /// The error, until somebody has taken it.
     Failed(Option<Error>),
@@ -129,7 +131,7 @@ impl<T: Word> Event<T> {
             return Err(refused);
         }
         match &mut *lock(&self.shared.state) {
-            State::Waiting(_) => Ok(None),
+            State::Waiting(..) => Ok(None),
             State::Holds(bits) => Ok(Some(T::from_bits(*bits))),
             State::Failed(error) => Err(error.take().unwrap_or(Error::misuse(
                 "this event has failed, and an earlier call has said why; arm it again, or drop it",
@@ -156,13 +158,46 @@ impl<T: Word> Event<T> {
             let mut state = lock(&self.shared.state);
             // V2. Where there is nothing to read, the event had not ended.
             let _ = rustix::io::read(&self.shared.ready, &mut [0; 8]);
-            *state = State::Waiting(Box::new(look));
+            *state = State::Waiting(Box::new(look), Limit::none());
         }
         // V1.
         if self.shared.has_ended(pe) {
             return Ok(());
         }
         serve(pe, &self.shared)
+    }
+
+    /// Limits the wait that is under way: it ends with [`Timeout`](Error::Timeout) when so much
+    /// time has passed from now on, and some milliseconds at most, unless it has ended before. The
+    /// last limit counts. A wait that has ended stays as it is, and the next one has no limit.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Error, Job};
+    /// # use rustix::event::{PollFd, PollFlags, poll};
+    /// # use std::time::Duration;
+    /// # Job::threads(1, |job| -> memonet_core::Result<()> {
+    /// let event = job.window::<u64>(1)?.event(0, Cmp::Ge, 7)?;
+    /// event.timeout(Duration::from_millis(5))?;
+    /// poll(&mut [PollFd::new(&event, PollFlags::IN)], None).unwrap();
+    /// assert!(matches!(event.result(), Err(Error::Timeout { .. })));
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Misuse`](Error::Misuse) in a forked child.
+    pub fn timeout(&self, after: Duration) -> Result<()> {
+        let pe = &self.window.inner.pe;
+        if let Some(refused) = ending::refusal_of_child(pe) {
+            return Err(refused);
+        }
+        if let State::Waiting(_, limit) = &mut *lock(&self.shared.state) {
+            *limit = Limit::new(after);
+            limit.patience().begin(pe);
+        }
+        // No time is left of a limit of zero. Others end in a poll of the thread.
+        self.shared.has_ended(pe);
+        Ok(())
     }
 }
 
@@ -194,10 +229,10 @@ impl Shared {
     /// Looks whether the event has ended, and ends it.
     fn has_ended(&self, pe: &Pe) -> bool {
         let mut state = lock(&self.state);
-        let State::Waiting(look) = &*state else { return true };
+        let State::Waiting(look, limit) = &*state else { return true };
         let ended = match look() {
             Some(bits) => State::Holds(bits),
-            None => match failure(pe) {
+            None => match failure(pe).or_else(|| limit.patience().late(pe)) {
                 // V3. A PE that has left may have written just before.
                 Some(error) => look().map_or(State::Failed(Some(error)), State::Holds),
                 None => return false,

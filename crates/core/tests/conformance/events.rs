@@ -13,6 +13,7 @@ on_every_fabric!(
     stores_are_seen,
     many_at_once,
     armed_again_while_it_waits,
+    a_time_limit_ends_a_wait,
     dropped_and_forgotten,
     a_pe_that_has_left,
     beside_waits_of_the_program,
@@ -71,6 +72,38 @@ fn stores_are_seen(setup: Setup) {
                 words.remote(pe, pe)?.store(pe as u64);
             }
             job.quiet()?;
+            job.barrier()
+        });
+    }
+}
+
+/// The limit is that of one wait, and of one that has not ended.
+fn a_time_limit_ends_a_wait(setup: Setup) {
+    let is_late = |event: &Event<u64>| {
+        assert!(is_readable(event, LONG), "it ends");
+        matches!(event.result(), Err(Error::Timeout { .. }))
+    };
+    for run in setup.runs(&[1, 2]) {
+        run.job(move |job| {
+            let words = job.window::<u64>(1)?;
+            let mut event = words.event(0, Cmp::Ge, 1)?;
+            for after in [Duration::from_millis(1), Duration::from_millis(20), Duration::ZERO] {
+                assert_eq!(event.result()?, None, "no limit so far");
+                event.timeout(LONG * 10)?;
+                assert!(!is_readable(&event, Duration::ZERO));
+                event.timeout(after)?;
+                assert!(is_late(&event));
+                event.arm(Cmp::Ge, 1)?;
+            }
+            for never in [Duration::MAX, LONG * 10] {
+                event.timeout(never)?;
+                assert!(!is_readable(&event, Duration::from_millis(10)));
+            }
+            job.barrier()?;
+            words.signal((job.pe() + 1) % job.npes(), 0, SignalOp::Set, 1)?;
+            assert_eq!(ended(&event)?, 1);
+            event.timeout(Duration::ZERO)?;
+            assert_eq!(ended(&event)?, 1, "a wait that has ended stays as it is");
             job.barrier()
         });
     }

@@ -70,7 +70,12 @@ impl Question {
         job.end_question();
         let answers = processes
             .pes()
-            .map(|pe| Answer { last: last_call(records, pe), ..answer(processes, pe, self.number) })
+            .map(|pe| {
+                let answer = answer(processes, pe, self.number);
+                let recorded = last_call(records, pe);
+                let last = if recorded.is_empty() { answer.last.clone() } else { recorded };
+                Answer { last, ..answer }
+            })
             .collect();
         Some((answers, self.began.elapsed()))
     }
@@ -101,15 +106,29 @@ fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
         Some(pid) => activity::of(pid),
         None => (Activity::Ended, 0),
     };
+    let noted = || noted_call(job, pe, processes.process(pe)?, threads);
     Answer {
         pe,
         standing: Standing::from(job.state(pe)),
         activity,
         threads,
         lost: count.saturating_sub(waits.len()),
+        last: if waits.is_empty() { noted().unwrap_or_default() } else { String::new() },
         waits,
-        last: String::new(),
     }
+}
+
+/// What a PE of so many threads has called last of what might wait, in words. Where it has several,
+/// that of the thread with which it has joined.
+fn noted_call(job: &JobFile, pe: usize, process: i32, threads: usize) -> Option<String> {
+    let call = job.last_call(pe, process)?;
+    let place = if call.at.is_empty() { String::new() } else { format!(" at {}", call.at) };
+    let name = format!("{}{place}", call.name);
+    let whose = if threads > 1 { "the thread that has joined" } else { "it" };
+    Some(match call.has_ended {
+        true => format!("the last call in which {whose} might wait was {name}"),
+        false => format!("{whose} is in {name}"),
+    })
 }
 
 /// What a PE's program has called last, and when, in words; nothing where that is not recorded.
