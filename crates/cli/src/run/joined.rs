@@ -40,6 +40,8 @@ pub fn find(pid: i32, wrapper: Pid) -> Found {
     match std::iter::once(pid).chain(processes()).find(is_it) {
         Some(pid) => match Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Some(Ok(pidfd)) => Found::Here(Joined { pid, pidfd }),
+            // While a process ends, /proc still shows it.
+            Some(Err(Errno::SRCH)) => Found::Ended,
             _ => Found::Hidden,
         },
         None if Pid::from_raw(pid).map(test_kill_process) == Some(Err(Errno::SRCH)) => Found::Ended,

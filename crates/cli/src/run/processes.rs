@@ -237,7 +237,8 @@ impl Processes {
             self.unreported.push(pe);
             return None;
         }
-        if matches!(self.phase, Phase::Exiting(_)) {
+        // One that has asked for the end of the job may have ended before the launcher hears that.
+        if matches!(self.phase, Phase::Exiting(_)) || self.job.is_exiting(pe) {
             // Later output of the wrapper is not part of the job's last output.
             self.kill(|_, other| other == pe);
             return None;
