@@ -3,7 +3,7 @@
 //! Only calls that may wait for other PEs are noted, in a variable of the thread. A call that is
 //! made inside of another one is a part of it: the program knows the outer one. A call of a team
 //! inside of another call adds the team. The note of a call that has ended stays, until the next
-//! call: the launcher [reads](last) it there.
+//! call: the launcher reads it there.
 
 pub(crate) mod last;
 
