@@ -67,6 +67,6 @@ pub fn draw<W: Write>(
     Ok(drawn)
 }
 
-/// No timeline is longer, 52 days, as viewers count microseconds in floating point. An event that a
-/// program has written over may be at any time.
-const LONGEST_NS: u64 = 1 << 52;
+/// No timeline is longer, 13 days: viewers read microseconds in floating point, which up to there
+/// tells one nanosecond from the next. An event that a program has written over may be at any time.
+const LONGEST_NS: u64 = 1 << 50;

@@ -186,21 +186,27 @@ impl<W: Write> Pe<'_, '_, W> {
             let at = cause.start.saturating_sub(self.bounds.origin).clamp(span.start, latest);
             self.timeline.arrow_to(track, cause.arrow, at)?;
         }
-        let ended = cause.and_then(|cause| self.ended_by(&cause, &call.waits));
+        let ended = cause.and_then(|cause| self.ended_by(&cause, &call.waits, span));
         let mut from = span.start;
         for (at, wait) in call.waits.iter().enumerate() {
             let cause = cause.filter(|_| ended == Some(at));
             from = self.draw_wait(wait, Some(&call.event), (from, span.end), cause)?;
         }
-        Ok(())
+        match cause.filter(|_| ended.is_none() && !call.waits.is_empty()) {
+            Some(cause) => self.draw_cause(track, cause, Span { start: from, end: span.end }),
+            None => Ok(()),
+        }
     }
 
-    /// Which of a call's waits something has ended: the first one that ended after it had begun; or
-    /// else the last one, as clocks of two hosts differ.
-    fn ended_by(&self, cause: &Cause, waits: &[Event]) -> Option<usize> {
+    /// Which of a call's waits something has ended: the first one that ended after it had begun. If
+    /// there is none, the call found it done later, when it waited no more. If it began after the
+    /// call, clocks of two hosts differ: then it is the last wait.
+    fn ended_by(&self, cause: &Cause, waits: &[Event], call: Span) -> Option<usize> {
         let is_after =
             |wait: &Event| wait.end.is_none_or(|end| self.source.time(end) > cause.start);
-        waits.iter().position(is_after).or(waits.len().checked_sub(1))
+        let last = waits.len().checked_sub(1);
+        let is_later = cause.start.saturating_sub(self.bounds.origin) >= call.end;
+        waits.iter().position(is_after).or(last.filter(|_| is_later))
     }
 
     /// Draws a wait, with what has ended it. Gives its end.
@@ -226,7 +232,14 @@ impl<W: Write> Pe<'_, '_, W> {
         if call.is_none() {
             self.thread(wait.thread).until = span.end;
         }
-        let Some(cause) = cause else { return Ok(span.end) };
+        if let Some(cause) = cause {
+            self.draw_cause(track, cause, span)?;
+        }
+        Ok(span.end)
+    }
+
+    /// Draws what something has ended, from the moment at which it was there.
+    fn draw_cause(&mut self, track: Track, cause: Cause, span: Span) -> io::Result<()> {
         let (since, name) = match cause.is_write {
             true => (cause.end, format!("written by PE {}", cause.pe)),
             false => (cause.start, format!("PE {} came last", cause.pe)),
@@ -238,8 +251,7 @@ impl<W: Write> Pe<'_, '_, W> {
         let took = span.end.saturating_sub(cause.start.saturating_sub(origin));
         let arguments = [("ns since it began", took.into())];
         self.timeline.slice(track, &name, Span { start, end: span.end }, &arguments)?;
-        self.timeline.arrow_to(track, cause.arrow, start)?;
-        Ok(span.end)
+        self.timeline.arrow_to(track, cause.arrow, start)
     }
 
     /// The arguments of a call.
