@@ -374,7 +374,7 @@ fn kills_at_any_moment_tear_no_shared_data() {
         let ended = kill_one(3, options, &[&pe, "share"], Duration::from_millis(40), &mut random);
         let stderr = &ended.stderr;
         let roles: Vec<&str> = ended.stdout.lines().filter_map(role).collect();
-        // Who was still making them has none.
+        // A PE that was still making them has none.
         let none = stderr.lines().filter(|line| line.starts_with("error: PE ")).count();
         assert!(roles.len() + none == 2, "round {round}, {fabric}: {ended:?}");
         assert!(roles.iter().all(|role| *role == roles[0]), "round {round}, {fabric}: {ended:?}");

@@ -290,7 +290,7 @@ fn kills_at_any_moment_tear_no_block() {
             &mut random,
         );
         let all: Vec<_> = ended.stdout.lines().filter_map(said).collect();
-        // Who was still making its end has none.
+        // A PE that was still making its end has none.
         let none = ended.stderr.lines().filter(|line| line.starts_with("error: PE ")).count();
         assert_eq!(all.len() + none, 3, "round {round}, {way} {survive}: {ended:?}");
         // Where all that were left had an end, it is known who was killed.

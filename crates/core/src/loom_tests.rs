@@ -434,8 +434,8 @@ mod barrier {
         explore(1, || meet(job(3), Algorithm::Central, ringing));
     }
 
-    /// Who passes on others' news sleeps on its own doorbell, where that comes, and not on the
-    /// barrier's.
+    /// A PE that passes on what others notify sleeps on its own doorbell, where notifications
+    /// come, and not on the barrier's.
     #[test]
     fn central_2_with_one_that_relays() {
         explore(3, || {

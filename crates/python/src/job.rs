@@ -28,7 +28,8 @@ pub fn init(py: Python<'_>) -> PyResult<Job> {
     let job = py.detach(memonet_fabrics::init).map_err(|error| raise(py, error))?;
     caller::watch();
     if blocking::watch(py, &job)? {
-        // The C library may have been loaded, and joined, before. Who takes part first is the PE.
+        // The C library may have been loaded, and joined, before. The copy that takes part first
+        // is the PE.
         [Participation::NotYet, Participation::Taking]
             .into_iter()
             .try_for_each(|part| job.take_part(part))

@@ -87,7 +87,7 @@ pub fn command(args: &[&str]) -> (Command, String, tempfile::TempDir) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memonet"));
     command.arg("run");
     if !args.contains(&"--timeout") {
-        // Who reads from a job that hangs would wait forever.
+        // A reader of a job that hangs would wait forever.
         command.args(["--timeout", "40"]);
     }
     command.args(args).env("MEMONET_TEST_MARK", &mark).env("TMPDIR", folder.path());

@@ -156,7 +156,7 @@ fn one_gives_up_between_readers() {
     explore(2, || meet(3, &[(0, SHARED), (1, None), (2, SHARED)]));
 }
 
-/// Who dies with it, or in front of others, is blamed by all that wait.
+/// A PE that dies with it, or in front of others, is named by all that wait.
 #[test]
 fn a_death_ends_waits() {
     explore(2, || {

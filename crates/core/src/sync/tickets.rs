@@ -708,7 +708,7 @@ mod tests {
         }
     }
 
-    /// Who waits behind an open ticket need not wait for its owner to come back.
+    /// A PE behind an open ticket need not wait for its owner to come back.
     #[test]
     fn an_open_ticket_is_closed_by_the_one_behind() {
         for mode in [Mode::Alone, Mode::Shared] {

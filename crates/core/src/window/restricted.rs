@@ -250,7 +250,7 @@ impl Round<'_> {
         // Sending and receiving alternate: a full queue on either side would otherwise stop both.
         while let Some(&to) = self.sends.last() {
             match self.send(to) {
-                // Who has failed may take nothing any more.
+                // A PE that has failed may take nothing any more.
                 Ok(false) if !(self.exchange.has_failed)(to)? => break,
                 Ok(_) => drop(self.sends.pop()),
                 Err(error) => {

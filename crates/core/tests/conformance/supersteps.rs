@@ -65,7 +65,7 @@ fn what_is_put_is_received_once(setup: Setup) {
                     assert_eq!(steps.to_vec(), expected, "PE {me}, superstep {superstep}");
                     assert_eq!(steps.read(len - 1), expected[len - 1]);
                     dice.dawdle();
-                    // Who is late still finds all of it, and nothing of what others put now.
+                    // A late PE still finds all of it, and nothing of what others put now.
                     assert_eq!(steps.to_vec(), expected, "PE {me}, superstep {superstep}, later");
                     steps.step()?;
                 }
@@ -90,7 +90,7 @@ fn nothing_is_received_too_early(setup: Setup) {
                     assert_eq!(steps.read(0), superstep.saturating_sub(delay));
                     ahead.write(0, superstep);
                     steps.step()?;
-                    // Who has passed step s has waited for all to end superstep s + 1 - delay.
+                    // A PE past step s has waited for all to end superstep s + 1 - delay.
                     for pe in 0..job.npes() {
                         let theirs = ahead.remote(pe, 0)?.load()?;
                         assert!(theirs + delay > superstep, "PE {pe} is in {theirs}");

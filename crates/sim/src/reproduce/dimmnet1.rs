@@ -86,8 +86,8 @@ pub fn mean(once: impl Fn(u64)) -> f64 {
     (host.now() - start).as_ns() / SAMPLES as f64
 }
 
-/// The ping-pong of two nodes: the mean round trip, in ns. Who answers sends back what came, and
-/// so undoes the twist of what it has read.
+/// The ping-pong of two nodes: the mean round trip, in ns. The node that answers sends back
+/// what came, and so undoes the twist of what it has read.
 pub fn round_trip(machine: &Machine, bytes: u8) -> Result<f64, Error> {
     let (timer, host) = (timer(machine)?, machine.section("host"));
     let straight = host.choice("data_lines", &[("straight", true), ("crossed fours", false)])?;

@@ -3,8 +3,8 @@
 //! *Only what follows is said.* The answers are not of one moment. They came within a *window*,
 //! which begins with the question. A wait that had lasted for at least the window when its thread
 //! answered began before the question. So all such waits were under way at one moment, when the
-//! question was asked. Who is missing in a later look was missing then. Nothing is concluded from
-//! shorter waits.
+//! question was asked. A PE that is missing in a later look was missing then. Nothing is concluded
+//! from shorter waits.
 //!
 //! * Of a **meeting** (a phase of a barrier, or a call of a team), PEs that wait in it are there.
 //!   So are those that a near member has seen to have done their part. A PE that a near member has

@@ -350,8 +350,8 @@ fn datagrams_have_bounds() {
     assert!(bench.call(0, send(group, None, &[0; 16 * 2048 + 1])).refused.is_some());
     assert!(bench.call(0, send(group, Some(4), &[0; 8])).refused.is_some());
     assert!(bench.call(2, send(group, None, &[0; 8])).refused.is_some());
-    // Who has left takes nothing, and the place of a group that all have left is another's, with
-    // another number.
+    // A member that has left takes nothing. When all have left a group, another group gets its
+    // place, with another number.
     bench.call(1, HostOp::Group(GroupOp::Leave(group)));
     bench.call(0, send(group, None, &[0; 8]));
     bench.run();

@@ -87,7 +87,7 @@ fn those_who_get_at_once_are_served_in_turn() {
     let short = bench.answer(short).0;
     let ends: Vec<_> = long.into_iter().map(|op| bench.answer(op).0).collect();
     let (first, last) = (ends.iter().min().unwrap(), ends.iter().max().unwrap());
-    // Who has asked first has a head start of some packets.
+    // The first to ask has a head start of some packets.
     assert!(*first * 4 > *last * 3, "from {first} to {last}");
     let packet = Ps::ns(335);
     assert!(short < Ps::us(3) + packet * u64::from(pes), "4 KiB in {short}");
