@@ -178,61 +178,27 @@ impl Job {
         options: MulticastOptions,
         made: &'static Location<'static>,
     ) -> Result<Multicast<T>> {
-        let unit = align_of::<T>().max(8) as u64;
-        // Room to align the ring, as windows are aligned to less.
-        let slack = if unit > LINE { unit } else { 0 };
-        let request = self.check_channel::<T>(writer, readers).and_then(|()| {
-            let choice = numbered(self.choice(writer, readers, &options)?, readers.len())?;
-            let capacity = options.capacity.unwrap_or(match choice {
-                Choice::Near => NEAR_CAPACITY_BYTES,
-                _ => CAPACITY_BYTES,
-            });
-            let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
-            let lines = LINE * (readers.len() as u64 + extra_lines(&choice));
-            let whole = bytes.and_then(|bytes| bytes.checked_add(slack + lines));
-            let overflow = Error::Overflow { index: capacity, size: 1, call: None };
-            let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
-            Ok((bytes, whole, choice))
-        });
-        let digest = options.digest::<T>(writer, readers);
-        let (bytes, whole, choice) = match request {
+        let request = match self.request::<T>(writer, readers, &options) {
             Ok(request) => request,
             // The other PEs must not wait for this one.
             Err(error) => return Err(self.refuse_window(error)),
         };
-        let lines = whole.div_ceil(LINE) as usize;
         let terms = window::WindowTerms {
             kind: KIND_MULTICAST,
             shape: (size_of::<T>() as u64) << 16 | align_of::<T>() as u64,
-            digest,
+            digest: options.digest::<T>(writer, readers),
             made,
         };
         let named = WindowOptions::new().elements(options.element);
-        let window = self.window_of::<ReaderLine>(terms, lines, named, |_| {})?;
+        let window = self.window_of::<ReaderLine>(terms, request.lines, named, |_| {})?;
         let start = window.inner.heap_offset().expect("not a restricted window");
-        let front = start + LINE * readers.len() as u64;
-        let places = Places {
-            lines: start,
-            front,
-            ring: (front + LINE * extra_lines(&choice)).next_multiple_of(unit),
-            bytes,
-            unit,
-            lap: match (&choice, options.capacity) {
-                (Choice::Near, None) if !self.pe.record().is_crowded(writer) => LAP_BYTES,
-                _ => bytes,
-            },
+        let lap = match (&request.choice, options.capacity) {
+            (Choice::Near, None) if !self.pe.record().is_crowded(writer) => LAP_BYTES,
+            _ => request.bytes,
         };
-        let (delivery, means) = match choice {
-            Choice::Near => (Delivery::Near, Means::Memory),
-            Choice::Tree => (Delivery::Tree, Means::Memory),
-            Choice::Hosts { forced, plan } => {
-                match self.meet_hosts(&plan, writer, readers, &places, forced)? {
-                    Some(side) => (Delivery::Hosts, Means::Hosts(plan, side)),
-                    None => (Delivery::Tree, Means::Memory),
-                }
-            }
-            Choice::Network | Choice::Sockets(_) => self.open(&choice, writer, readers, bytes)?,
-        };
+        let places = request.places(start, readers.len(), lap);
+        let bytes = request.bytes;
+        let (delivery, means) = self.means(request.choice, writer, readers, &places)?;
         let (me, count) = (self.pe(), readers.len());
         log!(Debug, me, "channel of {bytes} bytes from PE {writer} to {count}: {delivery}");
         let channel = Channel {
@@ -256,6 +222,53 @@ impl Job {
             block: Vec::new(),
             assembled: false,
             element: PhantomData,
+        })
+    }
+
+    /// What the channel needs: the same at all PEs, before any of them allocates.
+    fn request<T: Plain>(
+        &self,
+        writer: usize,
+        readers: &[usize],
+        options: &MulticastOptions,
+    ) -> Result<Request> {
+        self.check_channel::<T>(writer, readers)?;
+        let choice = numbered(self.choice(writer, readers, options)?, readers.len())?;
+        let capacity = options.capacity.unwrap_or(match choice {
+            Choice::Near => NEAR_CAPACITY_BYTES,
+            _ => CAPACITY_BYTES,
+        });
+        let unit = align_of::<T>().max(8) as u64;
+        // Room to align the ring, as windows are aligned to less.
+        let slack = if unit > LINE { unit } else { 0 };
+        let before = LINE * (readers.len() as u64 + extra_lines(&choice));
+        let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
+        let whole = bytes.and_then(|bytes| bytes.checked_add(slack + before));
+        let overflow = Error::Overflow { index: capacity, size: 1, call: None };
+        let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
+        Ok(Request { choice, unit, bytes, lines: whole.div_ceil(LINE) as usize })
+    }
+
+    /// How blocks go from the writer to the readers, and what this PE needs for that. *Collective.*
+    fn means(
+        &self,
+        choice: Choice,
+        writer: usize,
+        readers: &[usize],
+        places: &Places,
+    ) -> Result<(Delivery, Means)> {
+        Ok(match choice {
+            Choice::Near => (Delivery::Near, Means::Memory),
+            Choice::Tree => (Delivery::Tree, Means::Memory),
+            Choice::Hosts { forced, plan } => {
+                match self.meet_hosts(&plan, writer, readers, places, forced)? {
+                    Some(side) => (Delivery::Hosts, Means::Hosts(plan, side)),
+                    None => (Delivery::Tree, Means::Memory),
+                }
+            }
+            Choice::Network | Choice::Sockets(_) => {
+                self.open(&choice, writer, readers, places.bytes)?
+            }
         })
     }
 
@@ -360,6 +373,26 @@ enum Choice {
     Network,
     Hosts { forced: bool, plan: Plan },
     Sockets(Group),
+}
+
+/// What a channel needs of each segment, in the way in which it is made.
+struct Request {
+    choice: Choice,
+    /// Alignment of blocks in the ring.
+    unit: u64,
+    /// Bytes of the ring.
+    bytes: u64,
+    /// Cache lines of the whole.
+    lines: usize,
+}
+
+impl Request {
+    /// The parts of an allocation that begins at `start`.
+    fn places(&self, start: u64, readers: usize, lap: u64) -> Places {
+        let front = start + LINE * readers as u64;
+        let ring = (front + LINE * extra_lines(&self.choice)).next_multiple_of(self.unit);
+        Places { lines: start, front, ring, bytes: self.bytes, unit: self.unit, lap }
+    }
 }
 
 /// Checks that datagrams, if chosen, can number so many readers.
