@@ -233,20 +233,6 @@ def all_gather_object(self, x):
     return [pickle.loads(block) for block in self._collect(block)]
 
 
-def split(self, color, key=0):
-    """The team of all members that give this `color`, by `key`, then by rank; None for color None.
-
-    Collective. MPI: `Comm.Split`.
-    """
-    given = all_gather(self, _numpy().array([color is not None, color or 0, key], "int64"))
-    if color is None:
-        return None
-    mine = [rank for rank in range(self.size) if given[rank][0] and given[rank][1] == color]
-    mine.sort(key=lambda rank: (given[rank][2], rank))
-    members = self.members
-    return self._among([members[rank] for rank in mine])
-
-
 def extend():
     """Adds the methods to teams."""
     for method in (
@@ -261,6 +247,5 @@ def extend():
         collect,
         broadcast_object,
         all_gather_object,
-        split,
     ):
         setattr(Team, method.__name__, method)

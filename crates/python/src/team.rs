@@ -238,10 +238,13 @@ impl Team {
         Ok(made.map(|team| Team::new(&self.job, Arc::new(team))))
     }
 
-    /// The team of these PEs, which alone call. Collective over them.
-    fn _among(&self, py: Python<'_>, pes: Vec<usize>) -> PyResult<Team> {
-        let made = blocking::wait(py, || self.job.team_among(&pes))?;
-        Ok(Team::new(&self.job, Arc::new(made)))
+    /// The team of all members that give this `color`, by `key`, then by rank; None for color None.
+    ///
+    /// Collective. MPI: `Comm.Split`.
+    #[pyo3(signature = (color, key=0))]
+    fn split(&self, py: Python<'_>, color: Option<i64>, key: i64) -> PyResult<Option<Team>> {
+        let made = blocking::wait(py, || self.core().split(color.map(|it| it as u64), key))?;
+        Ok(made.map(|team| Team::new(&self.job, Arc::new(team))))
     }
 
     /// The team of `size` members from rank `start` on, each `stride` further. Collective.

@@ -94,6 +94,7 @@ mod operator;
 mod parts;
 mod pushed;
 mod reduce;
+mod split;
 mod staging;
 mod strided;
 mod values;

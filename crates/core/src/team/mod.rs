@@ -36,7 +36,8 @@ use steps::Steps;
 /// |---|---|---|
 /// | `Team` | `shmem_team_t` | `MPI_Comm` |
 /// | [`Job::world`](crate::Job::world) | `SHMEM_TEAM_WORLD` | `MPI_COMM_WORLD` |
-/// | [`team`](Self::team) | - | `MPI_Comm_create`, `MPI_Comm_split` |
+/// | [`team`](Self::team) | - | `MPI_Comm_create` |
+/// | [`split`](Self::split) | - | `MPI_Comm_split` |
 /// | [`split_strided`](Self::split_strided) | `shmem_team_split_strided` | `MPI_Comm_split` |
 /// | [`split_2d`](Self::split_2d) | `shmem_team_split_2d` | `MPI_Cart_sub` |
 /// | [`split_by_node`](Self::split_by_node) | `SHMEM_TEAM_SHARED` | `MPI_Comm_split_type` |
@@ -341,7 +342,7 @@ impl Team {
     /// order. *Collective over this team.* One call may make several disjoint teams: each member
     /// names its own. A member that is not in the team that it names gets `None`.
     ///
-    /// OpenSHMEM: `shmem_team_split_strided`; MPI: `MPI_Comm_split`, `MPI_Comm_create`.
+    /// OpenSHMEM: `shmem_team_split_strided`; MPI: `MPI_Comm_create`.
     ///
     /// ```
     /// # use memonet_core::Job;

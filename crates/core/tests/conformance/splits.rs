@@ -8,6 +8,7 @@ on_every_fabric!(
     every_k_th,
     rows_and_columns,
     nodes,
+    colors,
     splits_of_splits,
     translations,
     one_asks_for_what_cannot_be,
@@ -60,6 +61,33 @@ fn nodes(setup: Setup) {
                 check(job, &parent.split_by_node()?, &members)?;
             }
             Ok(())
+        });
+    }
+}
+
+/// Members of one color are a team, by key and then by rank; members without one are in none.
+fn colors(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 2, 5]), 1) {
+        run.job(|job| {
+            let n = job.npes();
+            let color_of = |rank: usize| (rank % 4 != 3).then_some(u64::MAX - rank as u64 % 2);
+            let keys: [fn(usize) -> i64; 3] =
+                [|_| 0, |rank| -(rank as i64), |rank| if rank < 2 { i64::MIN } else { 1 }];
+            for key_of in keys {
+                let backwards = job.world().split(Some(7), -(job.pe() as i64))?;
+                for parent in [job.world(), &backwards.expect("all have one color")] {
+                    let color = color_of(parent.rank());
+                    let team = parent.split(color, key_of(parent.rank()))?;
+                    assert_eq!(team.is_some(), color.is_some());
+                    let Some(team) = team else { continue };
+                    let mut ranks: Vec<usize> = (0..n).filter(|&r| color_of(r) == color).collect();
+                    ranks.sort_by_key(|&rank| (key_of(rank), rank));
+                    let members: Vec<usize> = ranks.iter().map(|&r| parent.members()[r]).collect();
+                    check(job, &team, &members)?;
+                }
+            }
+            assert!(job.world().split(None, 0)?.is_none());
+            job.barrier()
         });
     }
 }
