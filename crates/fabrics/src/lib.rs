@@ -1,7 +1,8 @@
 //! Which fabrics there are, and which one a job gets.
 //!
 //! The core knows a fabric by its contract alone. Every front end (Rust, C, the command) starts
-//! its jobs here, so a new fabric needs its crate and one entry in [`FABRICS`].
+//! its jobs here, so a new fabric needs its crate and one entry in [`FABRICS`], and
+//! one in [`Between`] if it serves several hosts.
 //!
 //! A PE gets, in this order:
 //!

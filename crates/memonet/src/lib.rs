@@ -33,8 +33,10 @@
 //! | order writes, complete them | [`Job::fence`], [`Job::quiet`] | `shmem_fence`, `shmem_quiet` | `MPI_Win_flush_all` |
 //! | meet | [`Job::barrier`], [`Barrier::arrive`] | `shmem_barrier_all` | `MPI_Barrier`, `MPI_Ibarrier` |
 //! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`] | `shmem_sum_reduce`, `shmem_fcollect`, `shmem_broadcast` | `MPI_Allreduce`, `MPI_Allgather`, `MPI_Bcast` |
-//! | exclude others | [`dsm::Mutex`], [`Window::lock`] | `shmem_set_lock` | `MPI_Win_lock` |
+//! | divide the PEs | [`Team::split`], [`Team::team`], [`Team::split_strided`] | `shmem_team_split_strided` | `MPI_Comm_split`, `MPI_Comm_create` |
+//! | exclude others | [`dsm::Mutex`], [`Window::lock`] | `shmem_set_lock` | `MPI_Win_lock` with `MPI_LOCK_EXCLUSIVE` |
 //! | share data by guards | [`dsm`] | - | - |
+//! | send messages, receive from all | [`Messages::send`], [`Messages::recv`] | - | `MPI_Send`, `MPI_Recv` |
 //! | work in supersteps (BSP) | [`Supersteps::put`], [`Supersteps::step`] | - | - |
 //! | stream blocks to many PEs | [`Job::multicast`] | - | - |
 //!

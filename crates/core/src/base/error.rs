@@ -434,9 +434,9 @@ pub enum Error {
     DataRace {
         /// The first one of the elements.
         element: usize,
-        /// Who released it first.
+        /// The PE that released it first.
         first: usize,
-        /// Who released it then.
+        /// The PE that released it then.
         second: usize,
         /// The call that failed, where it was one of this program.
         call: Option<Box<Call>>,

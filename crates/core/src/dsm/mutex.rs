@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Data of the whole job that one thread of one PE uses at a time. `T` is plain data, or a slice
 /// `[E]` of plain data.
 ///
-/// OpenSHMEM: data under a `shmem_set_lock`; MPI: data under a `MPI_Win_lock`.
+/// OpenSHMEM: data under a `shmem_set_lock`; MPI: data that are reached in epochs of `MPI_Win_lock`
+/// with `MPI_LOCK_EXCLUSIVE` alone.
 ///
 /// ```
 /// # use memonet_core::{Job, dsm::Mutex};
@@ -79,7 +80,7 @@ impl<T: Data + ?Sized> Mutex<T> {
 
     /// Waits for the data. Not reentrant. Dropping the guard unlocks.
     ///
-    /// OpenSHMEM: `shmem_set_lock`; MPI: `MPI_Win_lock`.
+    /// OpenSHMEM: `shmem_set_lock`.
     ///
     /// # Errors
     /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, or leaves while it holds the

@@ -12,8 +12,9 @@ use std::sync::Arc;
 /// A lock in a word of a window: one PE of the whole job holds it at a time. Made by
 /// [`Window::lock`].
 ///
-/// OpenSHMEM: `shmem_set_lock` and `shmem_clear_lock`; MPI: `MPI_Win_lock`. A
-/// [`dsm::Mutex`](crate::dsm::Mutex) is a lock that owns the data that it protects.
+/// OpenSHMEM: `shmem_set_lock` and `shmem_clear_lock`; MPI: epochs of `MPI_Win_lock` with
+/// `MPI_LOCK_EXCLUSIVE`. Puts and gets need no lock here. A [`dsm::Mutex`](crate::dsm::Mutex) is a
+/// lock that owns the data that it protects.
 ///
 /// ```
 /// # use memonet_core::Job;
@@ -70,7 +71,7 @@ impl Lock {
     /// that asks again just after it gave the lock back may have it before a near PE that waits,
     /// for at most 16 turns in a row. Not reentrant.
     ///
-    /// OpenSHMEM: `shmem_set_lock`; MPI: `MPI_Win_lock`.
+    /// OpenSHMEM: `shmem_set_lock`.
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
@@ -114,7 +115,7 @@ shows!([] Held<'_> as "Held", |it| lock = it.lock);
 impl Held<'_> {
     /// Gives the lock back, as dropping does.
     ///
-    /// OpenSHMEM: `shmem_clear_lock`; MPI: `MPI_Win_unlock`.
+    /// OpenSHMEM: `shmem_clear_lock`.
     ///
     /// # Errors
     /// The error with which an earlier write failed; after a drop, the next quiet reports it.

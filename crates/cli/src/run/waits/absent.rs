@@ -1,4 +1,4 @@
-//! Who has not done what a wait needs.
+//! Which PEs have not done what a wait needs.
 
 use memonet_core::unstable::wait::Awaited;
 

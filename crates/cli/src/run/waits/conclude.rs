@@ -163,7 +163,7 @@ fn describe_deadlock(answers: &[Answer], window: Duration) -> Option<String> {
     Some(text)
 }
 
-/// Who is missing in which meeting.
+/// Which PEs are missing in which meeting.
 fn describe_meetings(answers: &[Answer], window: Duration) -> Vec<String> {
     let mut lines = Vec::new();
     let mut told: Vec<&Wait> = Vec::new();

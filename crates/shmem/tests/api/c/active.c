@@ -100,7 +100,7 @@ EACH_to_all(TO_ALL)
 
 static unsigned char statics[2][ROOM * MAX_SIZE] __attribute__((aligned(16))), *heap[2];
 
-/* Who is not of a set, and calls for it all the same: nothing happens to its memory, and nobody waits. */
+/* A PE calls for a set that it is not in: nothing happens to its memory, and nobody waits. */
 static void strangers(long *dest, long *source) {
     for (int i = 0; i < 20; i++) dest[i] = -1, source[i] = me;
     shmem_barrier_all();
