@@ -10,6 +10,7 @@
 mod handover;
 mod lock;
 mod multicast;
+mod nodes;
 mod steps;
 mod tickets;
 mod turn;
@@ -21,6 +22,7 @@ use crate::base::memory::{Mapping, create_memfd};
 use crate::base::shm;
 use crate::base::status::State;
 use crate::endpoint::control::Control;
+use crate::endpoint::fabric::Fabric;
 use crate::endpoint::pe::Pe;
 use crate::sync::barrier::{Algorithm, Barrier};
 use crate::wait::{self, Attention, Awaiting, Terms};
@@ -45,6 +47,14 @@ fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
 
 /// A job whose PEs have all joined.
 fn job(npes: usize) -> Vec<Arc<Pe>> {
+    job_with(npes, |_| None)
+}
+
+/// A job whose PEs have all joined, each with a fabric if there is one.
+fn job_with(
+    npes: usize,
+    fabric: impl Fn(&Arc<Control>) -> Option<Box<dyn Fabric>>,
+) -> Vec<Arc<Pe>> {
     let geometry = Geometry::new(npes, 0).unwrap();
     // One mapping for all explorations: nothing is ever written to it, and new pages cost more than
     // a short exploration.
@@ -58,8 +68,9 @@ fn job(npes: usize) -> Vec<Arc<Pe>> {
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };
     assert_eq!(control.death(0), None);
-    let pes: Vec<_> =
-        (0..npes).map(|me| Arc::new(Pe::new(control.clone(), me, None, None))).collect();
+    let pes: Vec<_> = (0..npes)
+        .map(|me| Arc::new(Pe::new(control.clone(), me, fabric(&control), None)))
+        .collect();
     for pe in &pes {
         assert!(control.step(pe.me(), State::Empty, State::Joined));
         control.doorbell(pe.me()).ring(true);
@@ -315,14 +326,13 @@ mod barrier {
 
     /// Members of a barrier go through two phases of it; each says in its word where it is, with a
     /// plain store before it arrives.
-    fn meet(
+    pub(super) fn meet(
         pes: Vec<Arc<Pe>>,
         algorithm: Algorithm,
         passes: fn(&Barrier, &dyn Fn(u64), &dyn Fn(u64)),
     ) {
         let npes = pes.len();
         let slot = Pe::barrier_slot(0);
-        let rounds = npes.next_power_of_two().trailing_zeros() as usize;
         for pe in &pes {
             let words = [
                 offset_of!(BarrierSlot, done),
@@ -330,7 +340,8 @@ mod barrier {
                 offset_of!(BarrierSlot, counter),
                 offset_of!(BarrierSlot, release),
             ];
-            let rounds = (0..rounds).map(|round| offset_of!(BarrierSlot, rounds) + 8 * round);
+            // At most a word for each other member or node.
+            let rounds = (0..npes).map(|round| offset_of!(BarrierSlot, rounds) + 8 * round);
             for offset in words.into_iter().chain(rounds) {
                 // SAFETY: an aligned word of the PE's mapped slot.
                 assert_eq!(unsafe { shm::load::<u64>(pe.local(slot + offset as u64).cast()) }, 0);
@@ -372,7 +383,7 @@ mod barrier {
         others.into_iter().for_each(|other| other.join().unwrap());
     }
 
-    fn whole(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
+    pub(super) fn whole(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
         for phase in 1..=2 {
             arriving(phase);
             barrier.pass().unwrap();
@@ -381,7 +392,7 @@ mod barrier {
     }
 
     /// One call per phase.
-    fn stepwise(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
+    pub(super) fn stepwise(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
         for phase in 1..=2 {
             arriving(phase);
             barrier.step().unwrap();
