@@ -74,7 +74,8 @@ pub enum Algorithm {
     Tree,
     /// In round r, each member notifies the one 2^r further on.
     Dissemination,
-    /// A counter on each node; the last member of a node that arrives notifies the other nodes.
+    /// A counter on each node; when all members of a node have arrived, its first one notifies the
+    /// other nodes.
     Nodes,
     /// The network says when all have arrived.
     Hardware,
@@ -790,8 +791,20 @@ impl Barrier {
         }
         self.finish(way, Patience::Forever)?;
         let written = self.slot.pe.complete_writes();
-        self.arrive_at(way, self.phase() + 1)?;
-        Ok(written)
+        match self.arrive_at(way, self.phase() + 1) {
+            Ok(()) => Ok(written),
+            Err(error) => Err(self.keep_lost(written, error)),
+        }
+    }
+
+    /// The error of a call that has not arrived. That of earlier writes surfaces at a later call,
+    /// which might arrive without them.
+    #[cold]
+    fn keep_lost(&self, written: Quick<()>, error: Box<Error>) -> Box<Error> {
+        if let Err(lost) = written {
+            self.slot.pe.surface_later(*lost);
+        }
+        error
     }
 
     #[inline(always)]
@@ -800,7 +813,13 @@ impl Barrier {
             // Before the arrival itself: a PE that sees the arrival also sees this.
             self.slot.publish_done(phase);
         }
-        way.arrive(&self.slot, phase)?;
+        if let Err(error) = way.arrive(&self.slot, phase) {
+            if P::PASSIVE {
+                // Members must not wait for this arrival once the PE has left.
+                self.slot.publish_done(phase - 1);
+            }
+            return Err(error);
+        }
         self.arrived.store(phase, Ordering::Relaxed);
         Ok(())
     }
@@ -963,5 +982,40 @@ impl Arrival<'_> {
     /// As for [`Barrier::wait`].
     pub fn wait(self) -> Result<()> {
         self.barrier.wait()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::error::Cause;
+    use crate::base::status::State;
+    use crate::far;
+    use crate::job::Job;
+    use std::sync::Barrier as Meeting;
+
+    /// The counter's PE has died. The PE that could not count itself does not say that it has
+    /// arrived: others would wait for it, even when it has left.
+    #[test]
+    fn an_arrival_that_fails_is_none() {
+        let meeting = Meeting::new(2);
+        let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
+            let made = job.world().new_barrier()?;
+            let barrier = Barrier::by(made.slot.clone(), Algorithm::Central);
+            job.barrier()?;
+            let mut failed = None;
+            if job.pe() == 1 {
+                job.pe.control().depart(0, State::Dead(Cause::Exit(1)));
+                job.pe.progress();
+                failed = Some((barrier.step(), barrier.phase()));
+            }
+            meeting.wait();
+            if let Some((step, phase)) = failed {
+                assert!(matches!(step, Err(Error::PeerFailed { pe: 0, .. })), "{step:?}");
+                assert_eq!((phase, barrier.slot.read_own(offset_of!(BarrierSlot, done))), (0, 0));
+            }
+            Ok(())
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 }
