@@ -1002,6 +1002,7 @@ mod tests {
         let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
             let made = job.world().new_barrier()?;
             let barrier = Barrier::by(made.slot.clone(), Algorithm::Central);
+            barrier.keep_slot(); // The other one gives it back.
             job.barrier()?;
             let mut failed = None;
             if job.pe() == 1 {
