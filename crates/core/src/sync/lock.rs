@@ -82,7 +82,12 @@
 //! leaves: in bare C it also takes 0.8 to 0.9 of the ticket lock's time; without contention it
 //! takes 9 ns, where this takes 18 in bare C and 25 here. It would serve near PEs only.
 //!
-//! **Failures.** A release is not interrupted: the PE behind waits for it, and the wait of L2 is short. A wait
+//! **Failures.** L10: *An atomic whose answer is lost keeps nobody waiting for ever.* Where one of
+//! the tail fails, nobody knows whether it was made: this PE may be in the queue, and another one
+//! behind it. So it keeps its claim. Its own waits for the lock then end with the fabric's error,
+//! and those of the others once it has left the job.
+//!
+//! A release is not interrupted: the PE behind waits for it, and the wait of L2 is short. A wait
 //! that fails leaves a [place](super::left_place) behind.
 //!
 //! A death ends all waits. So does a PE that finalises with a claim, as it can never
@@ -215,7 +220,7 @@ impl<'a> Queue<'a> {
                 Ok(())
             }
             Ok(before) => self.wait_behind(before),
-            Err(error) => self.give_up(error),
+            Err(error) => Err(error), // L10
         }
     }
 
@@ -245,7 +250,7 @@ impl<'a> Queue<'a> {
                     return Ok(true);
                 }
                 Ok(_) => self.unclaim(),
-                Err(error) => return self.give_up(error),
+                Err(error) => return Err(error), // L10
             }
         }
         // A program may try until it succeeds. Such a loop is a wait, and ends like one.
@@ -354,7 +359,7 @@ impl<'a> Queue<'a> {
     }
 
     /// The error of a release that cannot hand over; that of earlier writes comes later. The PE
-    /// keeps its claim.
+    /// keeps its claim (L10).
     #[cold]
     fn fail_to_leave(&self, error: Box<Error>, written: Quick<()>) -> Quick<()> {
         if let Err(written) = written {
@@ -429,7 +434,7 @@ impl<'a> Queue<'a> {
             match self.tail().compare_swap(self.pe, self.number(), tail) {
                 Ok(last) => place.is_followed = last != self.number(), // L2
                 Err(error) => {
-                    // A PE behind may link itself.
+                    // L10. A PE behind may link itself.
                     self.pe.surface_later(*error);
                     place.is_followed = true;
                 }
@@ -688,7 +693,7 @@ pub(super) mod raw {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::base::error::Result;
+    use crate::base::error::{Cause, Result};
     use crate::far;
     use crate::job::Job;
     use std::sync::Barrier;
@@ -796,6 +801,35 @@ mod tests {
         .unwrap()
         .into_iter()
         .for_each(|result| result.unwrap());
+    }
+
+    /// The home does not answer any more, so nobody knows whether the PE has become the last.
+    #[test]
+    fn a_swap_without_an_answer_keeps_the_claim() {
+        let meeting = Barrier::new(3);
+        let job = Job::threads_with(&far::options(""), 3, |job| -> Result<()> {
+            let words = job.window::<u64>(64)?;
+            let first = words.inner.heap_offset().expect("of the heap");
+            let at = |index: usize| Queue::new(&job.pe, first + 8 * index as u64);
+            let lost: Vec<usize> = (0..64).filter(|&index| at(index).home() == 2).collect();
+            job.barrier()?;
+            if job.pe() == 0 {
+                use crate::base::status::State;
+                job.pe.control().depart(2, State::Dead(Cause::Exit(1)));
+                job.pe.progress();
+                let (one, other) = (words.lock(lost[0])?, words.lock(lost[1])?);
+                let ended = [one.lock().map(drop), other.try_lock().map(drop)];
+                let claims = [0, 1].map(|index| at(lost[index]).read::<u8>(CLAIM));
+                meeting.wait();
+                let blames = |ended| matches!(ended, Err(Error::PeerFailed { pe: 2, .. }));
+                assert!(ended.into_iter().all(blames));
+                assert_eq!(claims, [CLAIMED; 2], "L10");
+                return Ok(());
+            }
+            meeting.wait();
+            Ok(())
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 
     /// Neighbouring locks have different homes.
