@@ -17,20 +17,26 @@
 //! slots lies a word for each PE: how many of its threads are in shared. No turn depends on it, but
 //! the waits of others end if a PE leaves the job with some.
 //!
-//! A ticket that was used alone can be used **again**. Then entry = t, and exit is no count: it is
-//! t, 2^31, and twice the number of turns that were taken by t while somebody waits; and 1 more
-//! where t is *open*. As at most 2^30 threads are in, no count of those that have left looks like
-//! that.
+//! A ticket that was used alone can be used **again**. Then entry is t, and
+//! `exit = t + 2^31 + 2n + open`: n turns were taken by t since others wait, the one under way
+//! counted; `open` is 1 while nobody is in, and t can be used. As at most 2^30 threads are in, no
+//! count of those that have left looks like that. A ticket in its first turn has exit = t, and n
+//! counts as 1.
 //!
-//! **Alone**: if t is open, compare-and-swap the turn for itself with exit + 1. Otherwise draw t;
-//! wait until exit = t. **Leave**: if no later ticket was drawn, t is open with n = 0. If one was,
-//! t is open with the turns so far, up to [`RUN`]; then entry and exit become t + 1. All by one
-//! store. **Shared**: draw t; wait until entry = t; add 1 to entry; leave by adding 1 to exit.
-//! **Behind an open ticket**: the thread with the next one looks twice, as others may come first.
-//! Then it *closes* the open one: it compare-and-swaps entry and exit for t + 1, which lets itself
-//! in. **Giving up** ticket t: mark its slot. A thread that then finds the mark, and entry = t or
-//! the ticket before open, closes that and takes the mark away, which only one can. It comes in and
-//! leaves in place of the owner, by adding 1 to both.
+//! | operation | where | change of the turn |
+//! |---|---|---|
+//! | come in alone again | t is open | compare-and-swap: exit + 1, which says n + 1 turns, and not open |
+//! | come in alone, with ticket t | exit = t | none |
+//! | come in shared, with ticket t | entry = t | add: entry + 1 |
+//! | leave alone | no later ticket was drawn | store: t is open, n = 0 |
+//! | | a later one was drawn; n < [`RUN`] | store: t is open, n as it is |
+//! | | a later one was drawn; n = [`RUN`] | store: entry = exit = t + 1 |
+//! | leave shared | | add: exit + 1 |
+//! | close t - 1, with the next ticket t | t - 1 was seen open twice, or this thread may soon sleep, as others may come first | compare-and-swap: entry = exit = t, which lets this thread in |
+//! | pass ticket t, which was given up | entry = t, and the mark in t's slot was taken away, which one thread can | compare-and-swap: entry + 1, exit + 1: in and out again in place of the owner |
+//!
+//! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket before
+//! it, if that is open, and passes t.
 //!
 //! **Proof.**
 //!
