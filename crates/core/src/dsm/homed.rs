@@ -328,7 +328,13 @@ impl Homed {
             let poll = Limit::new(POLL_INTERVAL);
             let until = if registered { patience } else { poll.patience() };
             let look = || (self.load(WAKE) != woken).then_some(());
-            match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
+            let heeds = interrupted.is_none();
+            let ended = self.terms(until, |terms| {
+                // A call for attention that stands would end each poll at once.
+                let terms = if heeds { terms } else { terms.uninterrupted() };
+                wait::until(&self.pe, terms, look)
+            });
+            match ended {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) if registered => return self.give_up(ticket, mode, error),
                 // Only a ticket with a slot can be given up, so it waits for one first.

@@ -332,20 +332,23 @@ impl<'a> Queue<'a> {
             },
             next => next,
         };
+        let mut granted = Ok(());
         if next != 0 && turns < RUN && self.keep_for(next, turns) {
             // It is the next PE's, unless this one comes back before that takes it.
         } else if next != 0 {
-            let granted = self.other(next.into()).map(|next| self.notify(next, STATE, HELD));
+            granted = self.other(next.into()).map(|next| self.notify(next, STATE, HELD));
             // L3: after the hand-over, before the claim is given up.
             self.write(NEXT, 0u16);
             self.write(STATE, IDLE);
-            granted?;
         } else {
             self.write(STATE, IDLE);
         }
         self.unclaim();
         self.pe.wake_written();
-        written
+        match granted {
+            Ok(()) => written,
+            Err(error) => self.fail_to_leave(error, written),
+        }
     }
 
     /// Leaves the queue, of which this PE knows no member behind it. Gives one that has come after
@@ -358,8 +361,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The error of a release that cannot hand over; that of earlier writes comes later. The PE
-    /// keeps its claim (L10).
+    /// The error of a release that cannot hand over; that of earlier writes comes later. Where the
+    /// tail does not answer, the PE keeps its claim (L10).
     #[cold]
     fn fail_to_leave(&self, error: Box<Error>, written: Quick<()>) -> Quick<()> {
         if let Err(written) = written {
@@ -801,6 +804,28 @@ mod tests {
         .unwrap()
         .into_iter()
         .for_each(|result| result.unwrap());
+    }
+
+    /// Something has written to the word of a PE that holds the lock. The PE's next call does not
+    /// wait for its own claim.
+    #[test]
+    fn a_link_to_no_pe_ends_the_lock() {
+        let job = Job::threads(2, |job| -> Result<()> {
+            let words = job.window::<u64>(1)?;
+            let offset = words.inner.heap_offset().expect("of the heap");
+            job.barrier()?;
+            if job.pe() == 0 {
+                let queue = Queue::new(&job.pe, offset);
+                queue.set()?;
+                queue.write(NEXT, 99u16);
+                for ended in [queue.clear(), queue.set(), queue.set()] {
+                    let ended = ended.expect_err("it is none").to_string();
+                    assert!(ended.contains("this is no lock"), "{ended}");
+                }
+            }
+            job.barrier()
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 
     /// The home does not answer any more, so nobody knows whether the PE has become the last.
