@@ -139,7 +139,7 @@ fn stay_awake<R>(
     let interference = Interference::of(pe);
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
-    let most = if pe.is_alone() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
+    let most = if pe.is_all_far() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
     let patience = AWAKE_CYCLES * sharing;
     let mut last = start;
     while last.saturating_sub(start) < patience {
@@ -158,7 +158,7 @@ fn stay_awake<R>(
         let moved = pe.progress();
         // What a fabric does takes its time, but finding nothing takes little.
         last = if pe.has_far() { cycles() } else { now };
-        gap |= pe.is_alone() && !moved && last.saturating_sub(now) > most;
+        gap |= pe.is_all_far() && !moved && last.saturating_sub(now) > most;
         if gap {
             disturbed(pe, &interference, last);
         }
