@@ -640,7 +640,7 @@ impl<'a> Queue<'a> {
     #[inline(always)]
     fn replace_claim(&self, old: u8, new: u8) -> u8 {
         // L9.
-        if shm::alone() {
+        if shm::is_single_threaded() {
             let seen = self.read::<u8>(CLAIM);
             if seen == old {
                 self.write(CLAIM, new);

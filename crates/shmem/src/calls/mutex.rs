@@ -3,8 +3,8 @@
 use crate::state::handle::{Mutex, Stats, Table};
 use crate::state::lock::lock;
 use crate::state::{State, check_result, die, fail, get as state, or_die};
-use memonet_core::unstable::digest::Digest;
 use memonet_core::dsm;
+use memonet_core::unstable::digest::Digest;
 use memonet_core::{Error, Max};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, MutexGuard};

@@ -493,7 +493,7 @@ impl Barrier {
     /// exchange.
     #[inline(always)]
     fn take(&self) -> bool {
-        if shm::alone() {
+        if shm::is_single_threaded() {
             let free = !self.busy.load(Ordering::Relaxed);
             self.busy.store(true, Ordering::Relaxed);
             free
