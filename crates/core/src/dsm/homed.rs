@@ -80,7 +80,7 @@ fn exit(turn: u64) -> u32 {
 }
 
 fn may_enter(turn: u64, ticket: u32, mode: Mode) -> bool {
-    ticket == if mode == Mode::Alone { exit(turn) } else { entry(turn) }
+    ticket == if mode == Mode::Exclusive { exit(turn) } else { entry(turn) }
 }
 
 /// The lock as a PE sees it.
@@ -491,7 +491,7 @@ impl Homed {
     fn pass_on(&self, ticket: u32, mode: Mode) -> Quick<()> {
         let next = ticket.wrapping_add(1);
         let waiting = match mode {
-            Mode::Alone => {
+            Mode::Exclusive => {
                 let turn = u64::from(next) << 32 | u64::from(next);
                 self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Swap, turn)?;
                 next
@@ -599,13 +599,13 @@ mod tests {
                 let offset = window.inner.heap_offset().expect("it is a window of the heap");
                 let (counters, homed) = (Counters::own(), Homed::new(job.pe.clone(), offset, 8));
                 homed.start((&raw const offset).cast(), || job.barrier())?;
-                let enter = || homed.enter(&counters, Mode::Alone, Patience::Forever);
+                let enter = || homed.enter(&counters, Mode::Exclusive, Patience::Forever);
                 if job.pe() == 0 {
                     let ticket = enter()?.expect("it waits");
                     let limit = Limit::new(Duration::ZERO);
-                    let late = homed.enter(&counters, Mode::Alone, Patience::Within(&limit));
+                    let late = homed.enter(&counters, Mode::Exclusive, Patience::Within(&limit));
                     assert!(matches!(late, Err(error) if is_timeout(&error)));
-                    homed.leave(&counters, ticket, Mode::Alone, false)?;
+                    homed.leave(&counters, ticket, Mode::Exclusive, false)?;
                     if loses {
                         homed.draw_any()?;
                     }

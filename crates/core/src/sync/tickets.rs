@@ -149,7 +149,7 @@ pub(crate) fn tail_for(npes: usize) -> usize {
 /// How a thread is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    Alone,
+    Exclusive,
     Shared,
 }
 
@@ -204,7 +204,7 @@ fn is_open(turn: u64) -> bool {
 #[inline(always)]
 fn is_turn_of(turn: u64, ticket: u32, mode: Mode) -> bool {
     match mode {
-        Mode::Alone => exit(turn) == ticket,
+        Mode::Exclusive => exit(turn) == ticket,
         Mode::Shared => entry(turn) == ticket,
     }
 }
@@ -334,7 +334,7 @@ impl Tickets {
     pub(crate) fn enter_again(&self, mode: Mode) -> Option<u32> {
         let seen = self.load(TURN);
         let enters = is_open(seen)
-            && mode == Mode::Alone
+            && mode == Mode::Exclusive
             && self.replace(TURN, seen, seen.wrapping_add(1 << 32));
         enters.then_some(entry(seen))
     }
@@ -454,7 +454,7 @@ impl Tickets {
     pub(crate) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
         let next = ticket.wrapping_add(1);
         match mode {
-            Mode::Alone => {
+            Mode::Exclusive => {
                 if self.load::<u64>(NEXT) as u32 != next {
                     return self.leave_to_waiting(pe, ticket);
                 }
@@ -676,11 +676,12 @@ mod tests {
             with_queue(drawn, 0, |pe, tickets| {
                 for _ in 0..4 {
                     let readers = [(); 2].map(|()| tickets.enter(pe, Mode::Shared).unwrap());
-                    assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                    assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
                     readers.into_iter().for_each(|ticket| tickets.leave(pe, ticket, Mode::Shared));
-                    let alone = tickets.try_enter(pe, Mode::Alone).unwrap().expect("nobody is in");
+                    let alone =
+                        tickets.try_enter(pe, Mode::Exclusive).unwrap().expect("nobody is in");
                     assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
-                    tickets.leave(pe, alone, Mode::Alone);
+                    tickets.leave(pe, alone, Mode::Exclusive);
                 }
             });
         }
@@ -692,17 +693,17 @@ mod tests {
         for drawn in [0, u64::from(u32::MAX), u64::from(AGAIN) - 1] {
             with_queue(drawn, 0, |pe, tickets| {
                 let turn = || {
-                    let ticket = tickets.try_enter(pe, Mode::Alone).unwrap()?;
-                    assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                    let ticket = tickets.try_enter(pe, Mode::Exclusive).unwrap()?;
+                    assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
                     assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
-                    tickets.leave(pe, ticket, Mode::Alone);
+                    tickets.leave(pe, ticket, Mode::Exclusive);
                     Some(())
                 };
-                for mode in [Mode::Alone, Mode::Shared] {
+                for mode in [Mode::Exclusive, Mode::Shared] {
                     (0..3 * RUN).for_each(|_| turn().expect("nobody waits"));
-                    let holder = tickets.enter(pe, Mode::Alone).unwrap();
+                    let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
                     let waiter = tickets.draw().unwrap();
-                    tickets.leave(pe, holder, Mode::Alone);
+                    tickets.leave(pe, holder, Mode::Exclusive);
                     assert!(!tickets.may_enter(waiter, mode));
                     let turns = (0..2 * RUN).map_while(|_| turn()).count() as u32;
                     assert!((RUN - 1..=RUN).contains(&turns), "{turns}");
@@ -717,14 +718,14 @@ mod tests {
     /// A PE behind an open ticket need not wait for its owner to come back.
     #[test]
     fn an_open_ticket_is_closed_by_the_one_behind() {
-        for mode in [Mode::Alone, Mode::Shared] {
+        for mode in [Mode::Exclusive, Mode::Shared] {
             with_queue(5, 0, |pe, tickets| {
-                let holder = tickets.enter(pe, Mode::Alone).unwrap();
+                let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
                 let waiter = tickets.draw().unwrap();
-                tickets.leave(pe, holder, Mode::Alone);
+                tickets.leave(pe, holder, Mode::Exclusive);
                 tickets.wait(pe, waiter, mode, Patience::Forever).unwrap();
                 tickets.entered(pe, waiter, mode).unwrap();
-                assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
                 tickets.leave(pe, waiter, mode);
             });
         }
@@ -741,10 +742,10 @@ mod tests {
                 assert!(is_refused(tickets.try_enter(pe, Mode::Shared)));
                 tickets.leave(pe, last, Mode::Shared);
                 let last = tickets.enter(pe, Mode::Shared).expect("one has left");
-                assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
-                assert!(is_refused(tickets.enter(pe, Mode::Alone)), "it would wait for ever");
+                assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
+                assert!(is_refused(tickets.enter(pe, Mode::Exclusive)), "it would wait for ever");
                 tickets.leave(pe, last, Mode::Shared);
-                for mode in [Mode::Shared, Mode::Alone] {
+                for mode in [Mode::Shared, Mode::Exclusive] {
                     assert!(is_refused(tickets.enter(pe, mode)), "for good");
                     assert!(is_refused(tickets.try_enter(pe, mode)));
                 }
@@ -757,15 +758,15 @@ mod tests {
     #[test]
     fn tickets_that_nobody_passes() {
         with_queue(9, 0, |pe, tickets| {
-            let holder = tickets.enter(pe, Mode::Alone).unwrap();
+            let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
             tickets.add(NEXT, u64::from(MOST) - 1);
-            assert!(is_refused(tickets.enter(pe, Mode::Alone)));
+            assert!(is_refused(tickets.enter(pe, Mode::Exclusive)));
             tickets.add(NEXT, u64::from(MOST) - 1);
             assert!(
-                is_refused(tickets.enter(pe, Mode::Alone)),
+                is_refused(tickets.enter(pe, Mode::Exclusive)),
                 "this one has the holder's number again"
             );
-            tickets.leave(pe, holder, Mode::Alone);
+            tickets.leave(pe, holder, Mode::Exclusive);
         });
     }
 }
