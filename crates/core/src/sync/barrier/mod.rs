@@ -480,7 +480,7 @@ impl Barrier {
     /// Runs `f` unless another thread of this PE is in this barrier: two threads would count as two
     /// PEs.
     #[inline(always)]
-    fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
+    fn exclusively<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
         if !self.take() {
             return Err(two_threads());
         }
@@ -549,7 +549,7 @@ impl Barrier {
     #[track_caller]
     pub fn step(&self) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::step", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.next_of_split(way)))?)
+            Ok(self.exclusively(|| by_way!(self, way => self.next_of_split(way)))?)
         })
     }
 
@@ -576,7 +576,7 @@ impl Barrier {
     #[track_caller]
     pub fn try_step(&self) -> Result<bool> {
         self.slot.pe.call("Barrier::try_step", None, || {
-            Ok(self.alone(|| {
+            Ok(self.exclusively(|| {
                 by_way!(self, way => {
                     if self.is_for_reduced_code(way) {
                         return self.try_reduced_code(way);
@@ -598,7 +598,7 @@ impl Barrier {
     #[track_caller]
     pub fn test(&self) -> Result<bool> {
         self.slot.pe.call("Barrier::test", None, || {
-            Ok(self.alone(|| {
+            Ok(self.exclusively(|| {
                 let was_complete = self.is_complete();
                 let complete = by_way!(self, way => self.look(way))?;
                 if complete && !was_complete {
@@ -616,7 +616,7 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::wait", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))?)
+            Ok(self.exclusively(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))?)
         })
     }
 
@@ -644,14 +644,14 @@ impl Barrier {
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::wait_timeout", None, || {
             let limit = Limit::new(timeout);
-            Ok(self.alone(|| by_way!(self, way => self.end_phase(way, limit.patience())))?)
+            Ok(self.exclusively(|| by_way!(self, way => self.end_phase(way, limit.patience())))?)
         })
     }
 
     /// Arrives and waits.
     #[inline(always)]
     pub(crate) fn pass(&self) -> Quick<()> {
-        let passed = self.alone(|| {
+        let passed = self.exclusively(|| {
             by_way!(self, way => match self.pass_by_errand(way) {
                 Some(passed) => passed,
                 None => {
@@ -722,7 +722,7 @@ impl Barrier {
     #[cold]
     #[inline(never)]
     fn complete_slowly(&self) -> Quick<()> {
-        self.alone(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))
+        self.exclusively(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))
             .inspect_err(|error| self.end_if_interrupted(error))
     }
 
