@@ -33,8 +33,8 @@
 //!   The PE that puts next to that window is in superstep s + 2 d, so by S1 all have arrived at
 //!   phase s + d, after they received it.
 //! * S4: A step that fails has either not arrived, and may be called again, or has arrived: then
-//!   the superstep ends as it does for the others, and the error tells of puts that are lost.
-//!   `Barrier::phase` says which.
+//!   the superstep ends as it does for the others. `Barrier::phase` says which. An error that tells
+//!   of lost puts is kept until the call that ends the superstep, which a deadline may put off.
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
@@ -75,6 +75,8 @@ pub struct Supersteps<T> {
     superstep: u64,
     /// What clears received elements, piece by piece.
     zeros: Vec<T>,
+    /// The error of lost puts, until the call that ends their superstep.
+    lost: Option<Error>,
 }
 
 /// The most bytes of a piece that is cleared at once: the zeros stay in the first cache.
@@ -142,7 +144,7 @@ impl<T: Plain> Supersteps<T> {
         let windows = windows.collect::<Result<Vec<_>>>()?;
         let barrier = job.world().new_barrier()?;
         let zeros = vec![T::new_zeroed(); (PIECE_BYTES / size_of::<T>().max(1)).max(1)];
-        Ok(Supersteps { job: job.clone(), windows, barrier, superstep: 1, zeros })
+        Ok(Supersteps { job: job.clone(), windows, barrier, superstep: 1, zeros, lost: None })
     }
 
     /// Number of elements at each PE.
@@ -272,21 +274,22 @@ impl<T: Plain> Supersteps<T> {
             Some(timeout) => self.barrier.wait_timeout(timeout),
             None => self.barrier.wait(),
         };
-        let mut written = Ok(());
         // Else a call before this one has arrived, and has met its deadline.
         if self.barrier.phase() < self.superstep {
             wait()?;
             self.clear_received();
-            written = self.barrier.step();
+            let written = self.barrier.step();
             if self.barrier.phase() < self.superstep {
                 return written;
             }
+            // S4: the wait below may end with another error.
+            self.lost = written.err();
         }
         if self.delay() == 1 {
             wait()?;
         }
         self.superstep += 1;
-        written
+        self.lost.take().map_or(Ok(()), Err)
     }
 
     fn clear_received(&self) {
@@ -307,7 +310,62 @@ impl<T: Plain> Supersteps<T> {
         let pe = self.job.pe.clone();
         pe.waiting_call("Supersteps::free", None, || {
             self.barrier.wait()?;
-            self.windows.into_iter().try_for_each(Window::free)
+            self.windows.into_iter().try_for_each(Window::free)?;
+            self.lost.map_or(Ok(()), Err)
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::far;
+    use std::sync::Barrier as Meeting;
+
+    /// The step that meets its deadline has arrived. The call that ends the superstep tells of the
+    /// puts that are lost.
+    #[test]
+    fn a_deadline_loses_no_error_of_lost_puts() {
+        let meeting = Meeting::new(2);
+        let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
+            let mut steps = Supersteps::<u64>::new(&job, 1)?;
+            if job.pe() == 0 {
+                job.pe.surface_later(Error::misuse("a put is lost"));
+                let late = steps.step_timeout(Duration::from_millis(5));
+                assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                meeting.wait();
+                let lost = steps.step().expect_err("a put is lost");
+                assert!(lost.to_string().contains("a put is lost"), "{lost}");
+                assert_eq!(steps.superstep(), 2, "it has ended all the same");
+            } else {
+                meeting.wait();
+                steps.step()?;
+            }
+            steps.step()?;
+            steps.free()
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
+    }
+
+    /// Nor does the end.
+    #[test]
+    fn the_end_tells_of_lost_puts() {
+        let meeting = Meeting::new(2);
+        let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
+            let mut steps = Supersteps::<u64>::new(&job, 1)?;
+            if job.pe() == 0 {
+                job.pe.surface_later(Error::misuse("a put is lost"));
+                let late = steps.step_timeout(Duration::from_millis(5));
+                assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                meeting.wait();
+                let lost = steps.free().expect_err("a put is lost").to_string();
+                assert!(lost.contains("a put is lost"), "{lost}");
+                return Ok(());
+            }
+            meeting.wait();
+            steps.step()?;
+            steps.free()
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 }

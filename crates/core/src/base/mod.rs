@@ -6,6 +6,7 @@ pub(crate) mod address;
 pub(crate) mod bells;
 pub(crate) mod clock;
 pub(crate) mod compare;
+pub mod digest;
 pub(crate) mod doorbell;
 pub(crate) mod element;
 pub(crate) mod error;

@@ -75,7 +75,7 @@ impl Team {
         }
         let in_use = self.in_use();
         // A process of one thread needs no exchange.
-        let was_in_use = match shm::alone() {
+        let was_in_use = match shm::is_single_threaded() {
             true => in_use.load(Ordering::Relaxed),
             false => in_use.swap(true, Ordering::Acquire),
         };

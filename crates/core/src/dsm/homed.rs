@@ -13,7 +13,7 @@
 //! | slots | home | ticket, and PE number + 1 of the waiting PE; or that it gave up |
 //! | stamps | home; a copy in each PE | for each block the version in which it last changed; 0: not yet |
 //! | wake | each PE | grows when a turn may have come |
-//! | inside | each PE | number of its threads that are in |
+//! | inside | each PE | lower half: number of its threads that are in; upper half: number of tickets that it has drawn, or may have drawn, and that are neither in nor given up |
 //!
 //! **I1.** *No turn is missed.* The atomics have been applied when they return. So of a PE that
 //! writes its slot and then reads the turn, and one that writes the turn and then reads the slot,
@@ -28,6 +28,12 @@
 //! **I3.** *A PE's copy is not changed while it is read.* It is changed by a thread that is in
 //! alone, or by one that enters after a thread was in alone: then no thread of this PE reads. Of
 //! several readers that enter together the first refreshes the copy, under a lock of this process.
+
+//!
+//! **I4.** *A lost ticket keeps nobody waiting for ever.* A ticket is counted before it is drawn,
+//! and until it was given up, or its turn has passed at the home. An operation that fails on the
+//! way leaves it counted, as nobody knows whether it was made. No ticket behind it comes in; and
+//! once its PE has left the job, the waits of all others end.
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::lock;
@@ -59,6 +65,10 @@ pub(super) const COPY: u64 = STAMPS + 8 * BLOCKS as u64;
 /// Between two looks at the turn by a PE without a slot, which no PE can wake.
 const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
+/// A ticket that is drawn, and a thread that is in, as they are counted in *inside*.
+const DRAWN: u64 = 1 << 32;
+const IN: u64 = 1;
+
 const GAVE_UP: u64 = u64::MAX << 48;
 
 fn entry(turn: u64) -> u32 {
@@ -70,7 +80,7 @@ fn exit(turn: u64) -> u32 {
 }
 
 fn may_enter(turn: u64, ticket: u32, mode: Mode) -> bool {
-    ticket == if mode == Mode::Alone { exit(turn) } else { entry(turn) }
+    ticket == if mode == Mode::Exclusive { exit(turn) } else { entry(turn) }
 }
 
 /// The lock as a PE sees it.
@@ -190,7 +200,7 @@ impl Homed {
             }
         };
         counters.sent(2, 0);
-        self.count_inside(1);
+        self.count_inside(IN.wrapping_sub(DRAWN));
         if mode == Mode::Shared {
             let carry = if ticket == u32::MAX { 1 << 32 } else { 0 };
             let before =
@@ -207,8 +217,10 @@ impl Homed {
     }
 
     fn draw_any(&self) -> Quick<u32> {
+        self.count_inside(DRAWN); // I4
         let drawn = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 1u64)?;
         if drawn & EXHAUSTED != 0 {
+            self.count_inside(DRAWN.wrapping_neg());
             return Err(exhausted());
         }
         Ok(drawn as u32)
@@ -275,7 +287,12 @@ impl Homed {
     /// Draws ticket `next`; false if another PE has drawn it. After success, the turn that was read
     /// before still says whether it may enter.
     fn draw(&self, next: u64) -> Quick<bool> {
-        Ok(self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? == next)
+        self.count_inside(DRAWN); // I4
+        let drawn = self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? == next;
+        if !drawn {
+            self.count_inside(DRAWN.wrapping_neg());
+        }
+        Ok(drawn)
     }
 
     /// Whether `ticket` may use its slot at this turn. Also true for a ticket that another PE has
@@ -311,7 +328,13 @@ impl Homed {
             let poll = Limit::new(POLL_INTERVAL);
             let until = if registered { patience } else { poll.patience() };
             let look = || (self.load(WAKE) != woken).then_some(());
-            match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
+            let heeds = interrupted.is_none();
+            let ended = self.terms(until, |terms| {
+                // A call for attention that stands would end each poll at once.
+                let terms = if heeds { terms } else { terms.uninterrupted() };
+                wait::until(&self.pe, terms, look)
+            });
+            match ended {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) if registered => return self.give_up(ticket, mode, error),
                 // Only a ticket with a slot can be given up, so it waits for one first.
@@ -338,6 +361,7 @@ impl Homed {
             self.pass()?;
             self.wake(ticket.wrapping_add(1))?;
         }
+        self.count_inside(DRAWN.wrapping_neg());
         Err(error)
     }
 
@@ -452,10 +476,22 @@ impl Homed {
         changed: bool,
     ) -> Quick<()> {
         let published = if changed { self.publish(counters) } else { Ok(()) };
-        self.count_inside(u64::MAX);
+        let left = self.pass_on(ticket, mode);
+        counters.sent(2, 0);
+        match (left, published) {
+            (Err(error), Err(lost)) => {
+                self.pe.surface_later(*lost);
+                Err(error)
+            }
+            (left, published) => left.and(published),
+        }
+    }
+
+    /// Lets the next ones in.
+    fn pass_on(&self, ticket: u32, mode: Mode) -> Quick<()> {
         let next = ticket.wrapping_add(1);
         let waiting = match mode {
-            Mode::Alone => {
+            Mode::Exclusive => {
                 let turn = u64::from(next) << 32 | u64::from(next);
                 self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Swap, turn)?;
                 next
@@ -464,9 +500,8 @@ impl Homed {
                 entry(self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64 << 32)?)
             }
         };
-        self.wake(waiting)?;
-        counters.sent(2, 0);
-        published
+        self.count_inside(IN.wrapping_neg()); // I4
+        self.wake(waiting)
     }
 
     /// Puts this PE's changes to the home, as a new version.
@@ -527,16 +562,13 @@ impl Homed {
         })
     }
 
-    /// Terms of waits: all PEs live, and none leaves while it is in.
+    /// Terms of waits: all PEs live, and none leaves while it is in, or has a ticket (I4).
     fn terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        let left_free = |pe: usize| {
-            matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0))
-        };
-        let awaiting = Awaiting::Lock {
-            is_free_of: &left_free,
-            holds: Some(&|pe: usize| !left_free(pe)),
-            place: self.offset,
-        };
+        let inside = |pe: usize| self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe);
+        let left_free = |pe: usize| matches!(inside(pe), Ok(0));
+        let holds = |pe: usize| !matches!(inside(pe), Ok(inside) if inside % DRAWN == 0);
+        let awaiting =
+            Awaiting::Lock { is_free_of: &left_free, holds: Some(&holds), place: self.offset };
         f(Terms::new(awaiting, patience))
     }
 }
@@ -547,4 +579,48 @@ fn is_timeout(error: &Error) -> bool {
 
 fn room(bytes: usize) -> u64 {
     (bytes as u64).next_multiple_of(128)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::data::{CacheLine, LINE};
+    use super::*;
+    use crate::base::error::Cause;
+    use crate::job::Job;
+
+    /// A PE has drawn a ticket, and then could not reach the home any more. When it has left, the
+    /// waits behind its ticket end. A ticket that was given up ends no wait.
+    #[test]
+    fn a_pe_that_leaves_with_a_ticket_ends_the_waits_behind_it() {
+        for loses in [false, true] {
+            let job = Job::threads_with(&crate::far::options(""), 2, |job| -> Result<()> {
+                let size = Homed::size(8, 2).div_ceil(LINE);
+                let window = job.window::<CacheLine>(size)?;
+                let offset = window.inner.heap_offset().expect("it is a window of the heap");
+                let (counters, homed) = (Counters::own(), Homed::new(job.pe.clone(), offset, 8));
+                homed.start((&raw const offset).cast(), || job.barrier())?;
+                let enter = || homed.enter(&counters, Mode::Exclusive, Patience::Forever);
+                if job.pe() == 0 {
+                    let ticket = enter()?.expect("it waits");
+                    let limit = Limit::new(Duration::ZERO);
+                    let late = homed.enter(&counters, Mode::Exclusive, Patience::Within(&limit));
+                    assert!(matches!(late, Err(error) if is_timeout(&error)));
+                    homed.leave(&counters, ticket, Mode::Exclusive, false)?;
+                    if loses {
+                        homed.draw_any()?;
+                    }
+                }
+                job.barrier()?;
+                if job.pe() == 1 {
+                    match enter().map_err(|error| *error) {
+                        Ok(_) => assert!(!loses),
+                        Err(Error::PeerFailed { pe: 0, cause: Cause::Finalized, .. }) if loses => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            });
+            job.unwrap().into_iter().for_each(|result| result.unwrap());
+        }
+    }
 }

@@ -50,6 +50,7 @@ pub use mutex::{Guard, Mutex};
 pub use region::{Placement, Reading, Region, RegionOptions, Writing};
 pub use rwlock::{LockOptions, ReadGuard, RwLock, WriteGuard};
 
+use crate::base::digest::Digest;
 use crate::base::element::ElementName;
 use crate::base::error::{Cause, Error, Result};
 use crate::endpoint::pe::Pe;
@@ -57,7 +58,6 @@ use crate::job::Job;
 use crate::job::agree::KIND_SHARED;
 use crate::window::{Window, WindowOptions, WindowTerms};
 use data::{CacheLine, LINE};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The home of the object at `offset`: the PE whose part has the words that exist once.
 /// Neighbouring objects get different homes.
@@ -77,13 +77,12 @@ fn window(
     name: ElementName,
     start: impl FnOnce(u64),
 ) -> Result<Window<CacheLine>> {
-    let mut hasher = DefaultHasher::new();
-    (kind, terms).hash(&mut hasher);
+    let digest = Digest::new().words(&[kind.len()]).bytes(kind.bytes()).words(terms);
     // Length and alignment say where references may point, so they are compared exactly.
     let terms = WindowTerms {
         kind: KIND_SHARED,
         shape: (terms[0] as u64) << 8 | u64::from(terms[1].ilog2()),
-        digest: hasher.finish(),
+        digest: digest.value(),
         made: std::panic::Location::caller(),
     };
     job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new().elements(name), start)

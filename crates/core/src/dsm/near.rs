@@ -46,7 +46,7 @@ impl NearData {
             return self.poisoned(pe, ticket, mode);
         }
         self.begin(pe, counters);
-        if mode == Mode::Alone {
+        if mode == Mode::Exclusive {
             if let Some(shadow) = self.shadow {
                 // SAFETY: data and shadow do not overlap and have one length; this thread is in
                 // alone.
@@ -64,9 +64,9 @@ impl NearData {
         if self.shadow.is_some() {
             return None;
         }
-        let ticket = self.tickets.enter_again(Mode::Alone)?;
+        let ticket = self.tickets.enter_again(Mode::Exclusive)?;
         if self.tickets.poison() != 0 {
-            self.tickets.leave(pe, ticket, Mode::Alone);
+            self.tickets.leave(pe, ticket, Mode::Exclusive);
             return None;
         }
         self.begin(pe, counters);
@@ -92,7 +92,7 @@ impl NearData {
 
     #[inline(always)]
     pub(super) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
-        if mode == Mode::Alone {
+        if mode == Mode::Exclusive {
             self.tickets.set_holder(mark(pe));
         }
         self.tickets.leave(pe, ticket, mode);
@@ -105,11 +105,11 @@ impl NearData {
             Some(shadow) => {
                 // SAFETY: as in `enter`: the writer is in alone until it leaves.
                 unsafe { shm::copy(self.data, shadow, self.bytes) };
-                self.leave(pe, ticket, Mode::Alone);
+                self.leave(pe, ticket, Mode::Exclusive);
             }
             None => {
                 self.tickets.set_poison(pe.me() as u32 + 1);
-                self.tickets.leave(pe, ticket, Mode::Alone);
+                self.tickets.leave(pe, ticket, Mode::Exclusive);
             }
         }
     }

@@ -114,7 +114,7 @@ impl Protocol {
             Protocol::Migratory(migratory) => Ok(migratory.enter(counters, patience)?),
             Protocol::Homed(homed) => {
                 let ticket = homed.enter(counters, mode, patience)?;
-                if ticket.is_some() && mode == Mode::Alone {
+                if ticket.is_some() && mode == Mode::Exclusive {
                     homed.keep_twin();
                 }
                 Ok(ticket)
@@ -160,7 +160,7 @@ impl Protocol {
             }
             Protocol::Homed(homed) => {
                 homed.restore_twin();
-                homed.leave(counters, ticket, Mode::Alone, false)
+                homed.leave(counters, ticket, Mode::Exclusive, false)
             }
             Protocol::Checked(checked) => checked.leave(ticket).leave_broken(pe, counters, ticket),
         }

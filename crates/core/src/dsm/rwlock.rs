@@ -230,9 +230,11 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[inline(never)]
     #[track_caller]
     pub(super) fn write_slowly(&self, call: &'static str) -> Result<WriteGuard<'_, T>> {
-        self.pe.waiting_call(call, None, || match self.enter(Mode::Alone, Patience::Forever)? {
-            Some(ticket) => Ok(self.writing(ticket)),
-            None => unreachable!("only a call that does not wait gets nothing"),
+        self.pe.waiting_call(call, None, || {
+            match self.enter(Mode::Exclusive, Patience::Forever)? {
+                Some(ticket) => Ok(self.writing(ticket)),
+                None => unreachable!("only a call that does not wait gets nothing"),
+            }
         })
     }
 
@@ -254,7 +256,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
         self.pe.call("RwLock::try_write", None, || {
-            Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
+            Ok(self.enter(Mode::Exclusive, Patience::Try)?.map(|ticket| self.writing(ticket)))
         })
     }
 
@@ -284,7 +286,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
         self.pe.waiting_call("RwLock::write_timeout", None, || {
             let limit = Limit::new(timeout);
-            let ticket = self.enter(Mode::Alone, limit.patience())?;
+            let ticket = self.enter(Mode::Exclusive, limit.patience())?;
             ticket
                 .map(|ticket| self.writing(ticket))
                 .ok_or(Error::Timeout { after: timeout, call: None })
@@ -412,7 +414,7 @@ impl<T: Data + ?Sized> WriteGuard<'_, T> {
     /// What the fabric reports; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
-        Ok(this.lock.leave(this.ticket, Mode::Alone, this.changed)?)
+        Ok(this.lock.leave(this.ticket, Mode::Exclusive, this.changed)?)
     }
 }
 
@@ -431,7 +433,7 @@ impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
         let lock = self.lock;
         match &lock.way {
             Protocol::Near(near) if lock.pe.recorder().is_none() && !std::thread::panicking() => {
-                near.leave(&lock.pe, self.ticket, Mode::Alone);
+                near.leave(&lock.pe, self.ticket, Mode::Exclusive);
             }
             _ => self.drop_slowly(),
         }
@@ -446,7 +448,7 @@ impl<T: Data + ?Sized> WriteGuard<'_, T> {
         let left = if std::thread::panicking() && !self.panicking {
             lock.way.leave_broken(&lock.pe, &lock.counters, self.ticket)
         } else {
-            lock.leave(self.ticket, Mode::Alone, self.changed)
+            lock.leave(self.ticket, Mode::Exclusive, self.changed)
         };
         if let Err(error) = left {
             lock.pe.surface_later(*error);

@@ -9,6 +9,7 @@ pub(crate) mod last;
 
 use super::recorder::{self, Current};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::panic::Location;
 
 /// A call that may wait.
@@ -106,16 +107,30 @@ pub(crate) fn within<R>(
     window: Option<&'static Location<'static>>,
     call: impl FnOnce() -> R,
 ) -> R {
-    if NOTE.with(Note::is_in_call) {
-        return call();
-    }
-    NOTE.with(|note| note.begin(InCall { name, at, window, team: None }));
-    let _ends = Ends;
+    let _ends = begin(name, at, window);
     call()
 }
 
-/// Notes that a call ends, also by a panic.
-struct Ends;
+/// Notes that this thread is in a call that may wait, until the result is dropped; `None` in a call
+/// that is a part of another one.
+#[inline(always)]
+pub(crate) fn begin(
+    name: &'static str,
+    at: Option<&'static Location<'static>>,
+    window: Option<&'static Location<'static>>,
+) -> Option<Ends> {
+    NOTE.with(|note| {
+        (!note.is_in_call()).then(|| {
+            note.begin(InCall { name, at, window, team: None });
+            Ends(PhantomData)
+        })
+    })
+}
+
+/// Notes that a call ends, also by a panic. Stays with its thread.
+#[derive(Debug)]
+#[must_use = "dropped, it ends the call"]
+pub struct Ends(PhantomData<*const ()>);
 
 impl Drop for Ends {
     #[inline(always)]

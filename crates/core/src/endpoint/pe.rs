@@ -174,7 +174,7 @@ impl Pe {
 
     /// Whether all peers are far.
     #[inline]
-    pub(crate) fn is_alone(&self) -> bool {
+    pub(crate) fn is_all_far(&self) -> bool {
         self.has_far() && !self.near_peers
     }
 

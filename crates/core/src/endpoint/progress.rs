@@ -51,7 +51,7 @@ impl Pe {
     /// peers, the fabric delivers everything but departures, which the PE sees after `time`.
     pub(crate) fn sleep(&self, bell: Doorbell, ticket: Ticket, time: Duration) {
         if let Some(fabric) = self.far_fabric() {
-            if self.is_alone() && self.progress.descriptor.sleep(fabric, bell, ticket, time) {
+            if self.is_all_far() && self.progress.descriptor.sleep(fabric, bell, ticket, time) {
                 return;
             }
             fabric.sleeps();

@@ -53,9 +53,9 @@ impl Pe {
     /// after it, are set later, and stay. In a process with one thread there is no meanwhile, and
     /// plain stores do: the marks and the writes they stand for are this thread's own.
     pub(crate) fn wake_each_written(&self) {
-        let alone = shm::alone();
+        let is_single = shm::is_single_threaded();
         let clear = |byte: &AtomicU8| {
-            if alone {
+            if is_single {
                 byte.store(0, Ordering::Relaxed);
             } else {
                 byte.swap(0, Ordering::SeqCst);

@@ -314,6 +314,9 @@ mod kind {
     pub(super) const AWAIT: u8 = 28;
     pub(super) const KEY: u8 = 29;
     pub(super) const STEP: u8 = 30;
+    /// The last kind, for tests.
+    #[cfg(test)]
+    pub(super) const LAST: u8 = STEP;
 }
 
 const OPERATIONS: [AtomicOp; 5] =
@@ -660,7 +663,7 @@ mod tests {
     proptest! {
         /// Words that can be read give a question that is written and read alike.
         #[test]
-        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..30) {
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0..=kind::LAST) {
             let mut words = [0; WORDS];
             words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
             words[1..].copy_from_slice(&rest);
@@ -670,6 +673,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// So the test above makes questions of every kind.
+    #[test]
+    fn no_kind_is_beyond_the_last() {
+        for kind in kind::LAST + 1..=u8::MAX {
+            assert_eq!(Ask::from_words([u64::from(kind); WORDS]), None, "kind {kind}");
+            assert_eq!(Ask::from_words([u64::from(kind), 0, 0, 0, 0, 0, 0, 0]), None);
+        }
+        assert!(Ask::from_words([u64::from(kind::LAST), 0, 0, 0, 0, 0, 0, 0]).is_some());
     }
 
     #[test]

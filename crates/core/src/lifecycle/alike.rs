@@ -3,6 +3,7 @@
 //! They decide how PEs meet. PEs that meet in different ways wait for each other for ever. So each
 //! PE compares its own with those of the first PE that has joined, when it joins.
 
+use crate::base::digest::Digest;
 use crate::base::error::{Error, Result};
 use crate::base::settings::{ENV_BARRIER, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 use crate::endpoint::control::Control;
@@ -39,11 +40,7 @@ fn digest(name: &str, value: Option<&str>) -> u32 {
         _ => value,
     };
     let Some(alike) = alike else { return 1 };
-    // FNV-1a.
-    let hash = alike
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash | 2
+    Digest::new().bytes(alike.bytes()).value() as u32 | 2
 }
 
 #[cfg(all(test, not(loom)))]

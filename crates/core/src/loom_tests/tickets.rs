@@ -46,7 +46,7 @@ fn take(pe: &Pe, mode: Mode) {
     let ticket = tickets(pe).enter(pe, mode).unwrap();
     let (a, b) = (load(pe, DATA), load(pe, DATA + 8));
     assert_eq!(a, b);
-    if mode == Mode::Alone {
+    if mode == Mode::Exclusive {
         store(pe, DATA, a + 1);
         store(pe, DATA + 8, b + 1);
     }
@@ -65,7 +65,7 @@ fn meet_often(npes: usize, times: usize, who: &'static [(usize, Option<Mode>)]) 
     let act = move |pe: &Pe, mode: Option<Mode>| {
         (0..times).for_each(|_| match mode {
             Some(mode) => take(pe, mode),
-            None => drop(tickets(pe).draw_and_give_up(pe, Mode::Alone)),
+            None => drop(tickets(pe).draw_and_give_up(pe, Mode::Exclusive)),
         });
     };
     let others: Vec<_> = who[1..]
@@ -77,16 +77,16 @@ fn meet_often(npes: usize, times: usize, who: &'static [(usize, Option<Mode>)]) 
         .collect();
     act(&pes[who[0].0], who[0].1);
     others.into_iter().for_each(|other| other.join().unwrap());
-    let written = who.iter().filter(|(_, mode)| *mode == Some(Mode::Alone)).count();
+    let written = who.iter().filter(|(_, mode)| *mode == Some(Mode::Exclusive)).count();
     assert_eq!(load(&pes[0], DATA), (written * times) as u64);
     // No ticket waits any more: who comes now comes in at once.
-    for mode in [Mode::Shared, Mode::Alone] {
+    for mode in [Mode::Shared, Mode::Exclusive] {
         let ticket = tickets(&pes[0]).try_enter(&pes[0], mode).unwrap().expect("nobody is in");
         tickets(&pes[0]).leave(&pes[0], ticket, mode);
     }
 }
 
-const ALONE: Option<Mode> = Some(Mode::Alone);
+const ALONE: Option<Mode> = Some(Mode::Exclusive);
 const SHARED: Option<Mode> = Some(Mode::Shared);
 
 #[test]
@@ -164,12 +164,12 @@ fn a_death_ends_waits() {
         let dying = {
             let pe = pes[1].clone();
             thread::spawn(move || {
-                tickets(&pe).enter(&pe, Mode::Alone).unwrap();
+                tickets(&pe).enter(&pe, Mode::Exclusive).unwrap();
                 pe.control().depart(1, State::Dead(Cause::Signal(9)));
             })
         };
-        match tickets(&pes[0]).enter(&pes[0], Mode::Alone).map_err(|error| *error) {
-            Ok(ticket) => tickets(&pes[0]).leave(&pes[0], ticket, Mode::Alone),
+        match tickets(&pes[0]).enter(&pes[0], Mode::Exclusive).map_err(|error| *error) {
+            Ok(ticket) => tickets(&pes[0]).leave(&pes[0], ticket, Mode::Exclusive),
             Err(Error::PeerFailed { pe: 1, .. }) => {}
             Err(error) => panic!("{error}"),
         }

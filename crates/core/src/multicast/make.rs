@@ -13,6 +13,7 @@ use super::stream::{Gather, Lap};
 use super::tree::{ARITY, Child, Node, Progress, children, parent};
 use super::writer::{Onward, Peer, Writer};
 use super::{Delivery, End, Forced, Multicast};
+use crate::base::digest::Digest;
 use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
@@ -29,7 +30,6 @@ use crate::job::agree::{Collective, KIND_MULTICAST};
 use crate::wait;
 use crate::window::{self, Inner, WindowOptions};
 use memonet_repair as repair;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::panic::Location;
@@ -118,12 +118,21 @@ impl MulticastOptions {
         self.drop_slow.is_some() || self.survive
     }
 
-    /// A hash of all that PEs must ask for alike.
+    /// A digest of all that PEs must ask for alike.
     fn digest<T>(&self, writer: usize, readers: &[usize]) -> u64 {
-        // It hashes alike in every process of a program.
-        let mut hasher = DefaultHasher::new();
-        (self, writer, readers, size_of::<T>(), align_of::<T>()).hash(&mut hasher);
-        hasher.finish()
+        let MulticastOptions { capacity, drop_slow, survive, element } = *self;
+        let nanos = drop_slow.map(|after| after.as_nanos().to_le_bytes());
+        let [name, row] = element.words();
+        Digest::new()
+            .words(capacity.as_slice())
+            .word(u64::from(nanos.is_some()))
+            .bytes(nanos.into_iter().flatten())
+            .word(u64::from(survive))
+            .word(name)
+            .word(row)
+            .words(readers)
+            .words(&[writer, size_of::<T>(), align_of::<T>()])
+            .value()
     }
 }
 
@@ -320,7 +329,7 @@ impl Job {
             None => (u64::MAX, 0),
             Some(Ok(Some((carrier, most)))) => (*most as u64, carrier.address()),
             Some(Ok(None)) => (NOT_SERVED, 0),
-            Some(Err(_)) => (0, 0),
+            Some(Err(_)) => (FAILED, 0),
         };
         call.publish(0, most);
         call.publish(1, address);
@@ -329,18 +338,9 @@ impl Job {
         let address = call.outcome(1, writer)?;
         call.close()?;
         let opened = opened.transpose()?;
-        if mosts.contains(&NOT_SERVED) {
+        let Some(datagram) = agreed(&mosts)? else {
             return Ok((Delivery::Tree, Means::Memory));
-        }
-        if let Some(pe) =
-            mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64)
-        {
-            let there = std::io::Error::other(format!(
-                "PE {pe} could not open its end; its own error says why"
-            ));
-            return Err(Error::system("making a multicast channel", there, ""));
-        }
-        let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
+        };
         // `numbered` has checked that the number of readers fits.
         let config = datagrams::config(&self.pe, number, readers.len() as u16, bytes, datagram);
         let link = opened.flatten().map_or(Means::Memory, |(mut carrier, _)| {
@@ -416,8 +416,28 @@ fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
 /// The purpose of channels' groups. All PEs make the same channels in the same order, so one
 /// purpose does for all.
 const FOR_CHANNELS: u32 = 0;
-/// A PE publishes this instead of a datagram's length when the network cannot serve a channel.
+/// What a PE publishes instead of a datagram's length: it could not open its end.
+const FAILED: u64 = 0;
+/// The network cannot serve the channel.
 const NOT_SERVED: u64 = 1;
+
+/// What PEs have opened together, from what each of them has published: the most bytes of a
+/// datagram that reaches all; `None` where the network does not serve the channel.
+///
+/// All PEs come to the same result, but for the text of an error. So one PE that has failed ends
+/// the call at all, also where others were told that the network does not serve them.
+fn agreed(mosts: &[u64]) -> Result<Option<usize>> {
+    let too_short = |most: u64| most < repair::wire::LEAST_DATAGRAM as u64 + 64;
+    let failed = mosts.iter().position(|&most| most != NOT_SERVED && too_short(most));
+    if let Some(pe) = failed {
+        let there = std::io::Error::other(format!(
+            "PE {pe} could not open its end; its own error says why"
+        ));
+        return Err(Error::system("making a multicast channel", there, ""));
+    }
+    let least = mosts.iter().copied().min().unwrap_or_default();
+    Ok((least != NOT_SERVED).then_some(least as usize))
+}
 
 /// A carrier, and the most bytes of a datagram.
 type Opened = (Box<dyn Carrier>, usize);
@@ -707,6 +727,42 @@ const LINE: u64 = size_of::<ReaderLine>() as u64;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_channel_is_opened_at_all_pes_or_at_none() {
+        const ANY: u64 = u64::MAX;
+        assert_eq!(agreed(&[1400, ANY, 9000]).unwrap(), Some(1400));
+        assert_eq!(agreed(&[1400, NOT_SERVED, ANY]).unwrap(), None);
+        for mosts in [[FAILED, 1400, ANY], [NOT_SERVED, FAILED, ANY], [FAILED, NOT_SERVED, 1400]] {
+            let why = agreed(&mosts).expect_err("a PE has failed").to_string();
+            let pe = mosts.iter().position(|&most| most == FAILED).unwrap();
+            assert!(why.contains(&format!("PE {pe} could not open")), "{why}");
+        }
+        assert!(agreed(&[1400, 10]).is_err(), "too short for the protocol");
+    }
+
+    /// PEs may be built by different compilers.
+    #[test]
+    fn a_digest_is_of_all_that_is_asked_for() {
+        let (plain, other) = (MulticastOptions::new(), ElementName::new("float64", 1));
+        let second = Duration::from_secs(1);
+        let all = [
+            plain.digest::<u64>(0, &[1, 2]),
+            plain.digest::<u32>(0, &[1, 2]),
+            plain.digest::<u64>(1, &[0, 2]),
+            plain.digest::<u64>(0, &[2, 1]),
+            plain.digest::<u64>(0, &[1]),
+            plain.capacity(0).digest::<u64>(0, &[1, 2]),
+            plain.capacity(4096).digest::<u64>(0, &[1, 2]),
+            plain.drop_slow(Duration::ZERO).digest::<u64>(0, &[1, 2]),
+            plain.drop_slow(second).digest::<u64>(0, &[1, 2]),
+            plain.survive_readers(true).digest::<u64>(0, &[1, 2]),
+            plain.elements(other).digest::<u64>(0, &[1, 2]),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[at + 1..].contains(one), "number {at}");
+        }
+    }
 
     #[test]
     fn datagrams_number_their_readers_in_sixteen_bits() {

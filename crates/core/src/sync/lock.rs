@@ -49,13 +49,13 @@
 //!   to the home, or, where that is mapped, by the processor's, for all PEs alike. A fabric's
 //!   atomics never touch the other words. `next` has one writer at a time, the PE behind; `state`
 //!   has the PE before and then its owner; `claim` has the owner's threads.
-//! * L9: *A kept lock goes to one PE, and is not forgotten.* Of the compare-and-swaps of the owner
+//! * L6: *A kept lock goes to one PE, and is not forgotten.* Of the compare-and-swaps of the owner
 //!   and of the PE behind, one succeeds, and nobody else writes a state that is `KEPT`. The owner
 //!   rings after it has written that, so the PE behind looks (the
 //!   [doorbell](crate::base::doorbell)'s proof), and finds the lock kept, held again, or given to
 //!   it. An owner that comes back and finds `TAKEN` waits for `IDLE`, so that L3 holds for it. As
 //!   the turns are counted, the PE behind waits for at most [`RUN`] of them.
-//! * L6: *No number comes back too early (ABA).* The tail could be this PE's number after other PEs
+//! * L7: *No number comes back too early (ABA).* The tail could be this PE's number after other PEs
 //!   have come and gone only if this PE queued again while it leaves. Its claim keeps its own
 //!   threads out until it has left.
 //!
@@ -64,10 +64,10 @@
 //! first hands over the lock, and only then gives the claim to the next thread, so a PE with many
 //! threads does not keep the lock from other PEs.
 //!
-//! * L7: *No thread is left in the line.* `QUEUED` is set, and cleared where the line is found
+//! * L8: *No thread is left in the line.* `QUEUED` is set, and cleared where the line is found
 //!   empty, under the mutex of the line. So it is set whenever a thread is in the line, and a
 //!   thread that gives up a claim that is only `CLAIMED` leaves none behind.
-//! * L8: *A PE's only thread may replace the claim by a load and a store.* No other thread exists
+//! * L9: *A PE's only thread may replace the claim by a load and a store.* No other thread exists
 //!   to write in between. A thread that it starts later finds what it stored. Other PEs look at the
 //!   claim of a PE that has left, and find what it stored before.
 //!
@@ -82,10 +82,19 @@
 //! leaves: in bare C it also takes 0.8 to 0.9 of the ticket lock's time; without contention it
 //! takes 9 ns, where this takes 18 in bare C and 25 here. It would serve near PEs only.
 //!
-//! **Failures.** A death ends all waits. So does a PE that finalises with a claim, as it can never
+//! **Failures.** L10: *An atomic whose answer is lost keeps nobody waiting for ever.* Where one of
+//! the tail fails, nobody knows whether it was made: this PE may be in the queue, and another one
+//! behind it. So it keeps its claim. Its own waits for the lock then end with the fabric's error,
+//! and those of the others once it has left the job.
+//!
+//! A release is not interrupted: the PE behind waits for it, and the wait of L2 is short. A wait
+//! that fails leaves a [place](super::left_place) behind.
+//!
+//! A death ends all waits. So does a PE that finalises with a claim, as it can never
 //! hand over. A word that was not zero at first is found out by its numbers, and from then on is no
 //! lock for any PE: the PE that finds out writes `BROKEN` to the one behind.
 
+use super::left_place::Place;
 use crate::base::error::{Error, Quick};
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::ending;
@@ -122,7 +131,7 @@ const KEPT: u8 = 0x40;
 /// The PE holds a lock that it has kept; to which the turns are added that it has had.
 const HELD_AGAIN: u8 = 0x80;
 
-/// Turns in a row that a PE may have while a near PE waits behind it (L9).
+/// Turns in a row that a PE may have while a near PE waits behind it (L6).
 pub(crate) const RUN: u8 = if cfg!(loom) { 2 } else { 16 };
 
 /// The turns that a PE which holds the lock has had in a row; `None` if it does not hold it.
@@ -177,7 +186,7 @@ pub(crate) struct Queue<'a> {
     offset: u64,
     /// This PE's own word.
     own: *mut u8,
-    /// Where an interrupted thread has left its place: the PE before.
+    /// Where a wait has failed, and its place stays in the queue: the PE before.
     left_behind: Cell<Option<usize>>,
 }
 
@@ -211,7 +220,7 @@ impl<'a> Queue<'a> {
                 Ok(())
             }
             Ok(before) => self.wait_behind(before),
-            Err(error) => self.give_up(error),
+            Err(error) => Err(error), // L10
         }
     }
 
@@ -241,7 +250,7 @@ impl<'a> Queue<'a> {
                     return Ok(true);
                 }
                 Ok(_) => self.unclaim(),
-                Err(error) => return self.give_up(error),
+                Err(error) => return Err(error), // L10
             }
         }
         // A program may try until it succeeds. Such a loop is a wait, and ends like one.
@@ -317,24 +326,49 @@ impl<'a> Queue<'a> {
         // L4. A write that failed is this PE's error: the others must not wait for ever.
         let written = self.pe.complete_without_waking();
         let next = match self.read::<u16>(NEXT) {
-            0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
-            0 => self.wait_for_link()?, // L2
+            0 => match self.leave_tail() {
+                Ok(next) => next,
+                Err(error) => return self.fail_to_leave(error, written),
+            },
             next => next,
         };
+        let mut granted = Ok(());
         if next != 0 && turns < RUN && self.keep_for(next, turns) {
             // It is the next PE's, unless this one comes back before that takes it.
         } else if next != 0 {
-            let granted = self.other(next.into()).map(|next| self.notify(next, STATE, HELD));
+            granted = self.other(next.into()).map(|next| self.notify(next, STATE, HELD));
             // L3: after the hand-over, before the claim is given up.
             self.write(NEXT, 0u16);
             self.write(STATE, IDLE);
-            granted?;
         } else {
             self.write(STATE, IDLE);
         }
         self.unclaim();
         self.pe.wake_written();
-        written
+        match granted {
+            Ok(()) => written,
+            Err(error) => self.fail_to_leave(error, written),
+        }
+    }
+
+    /// Leaves the queue, of which this PE knows no member behind it. Gives one that has come after
+    /// all; 0 for none.
+    #[inline]
+    fn leave_tail(&self) -> Quick<u16> {
+        match self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() {
+            true => Ok(0),
+            false => self.wait_for_link(), // L2
+        }
+    }
+
+    /// The error of a release that cannot hand over; that of earlier writes comes later. Where the
+    /// tail does not answer, the PE keeps its claim (L10).
+    #[cold]
+    fn fail_to_leave(&self, error: Box<Error>, written: Quick<()>) -> Quick<()> {
+        if let Err(written) = written {
+            self.pe.surface_later(*written);
+        }
+        Err(error)
     }
 
     #[cold]
@@ -354,15 +388,15 @@ impl<'a> Queue<'a> {
             if is_left && self.take_kept(before) { Some(HELD) } else { state() }
         };
         let answered = || state().or_else(|| self.take_kept(before).then_some(HELD));
-        // Where the wait fails, this PE keeps its claim and stays in the queue. An interrupted
-        // thread leaves its place to the PE's other waits.
+        // Where the wait fails, this PE keeps its claim and stays in the queue. The thread leaves
+        // its place to the PE's other waits; but after a death, when all waits for the lock fail.
         let state = match wait::paced_polling(self.pe, patient) {
             Some(state) => state,
             None => {
                 let answer = self.terms(|terms| wait::until(self.pe, terms, answered));
                 answer.inspect_err(|error| {
-                    let has_left = matches!(**error, Error::Interrupted { .. });
-                    self.left_behind.set(has_left.then_some(before));
+                    let all_fail = matches!(**error, Error::PeerFailed { .. });
+                    self.left_behind.set((!all_fail).then_some(before));
                 })?
             }
         };
@@ -384,22 +418,47 @@ impl<'a> Queue<'a> {
         is_near
     }
 
-    /// Where [`set`](Self::set) was interrupted, and has left a place in the queue: the PE before.
+    /// Where [`set`](Self::set) has failed and left a place in the queue: the PE before.
     #[cold]
     pub(crate) fn left_behind(&self) -> Option<usize> {
         self.left_behind.get()
     }
 
-    /// Passes the lock on if it has come to a place behind a PE that nobody waits in. True if that
-    /// is over.
-    pub(crate) fn pass_over(&self, before: usize) -> bool {
-        let passed = match self.read::<u8>(STATE) {
-            IDLE if !self.take_kept(before) => return false,
-            IDLE | HELD => self.hand_over(RUN),
-            _ => self.break_up(),
+    /// Passes on what has come to a place that nobody waits in: the lock, or word that this is none.
+    /// Does not wait, as waits call it: where the PE behind is not known yet, a later call goes on.
+    /// True if that is over.
+    pub(crate) fn pass_over(&self, place: &mut Place) -> bool {
+        let (state, tail) = match self.read::<u8>(STATE) {
+            IDLE if !self.take_kept(place.before) => return false,
+            IDLE | HELD => (HELD, 0),
+            _ => (BROKEN, NO_TAIL),
         };
-        if let Err(error) = passed {
-            self.pe.surface_later(*error);
+        if self.read::<u16>(NEXT) == 0 && !place.is_followed {
+            match self.tail().compare_swap(self.pe, self.number(), tail) {
+                Ok(last) => place.is_followed = last != self.number(), // L2
+                Err(error) => {
+                    // L10. A PE behind may link itself.
+                    self.pe.surface_later(*error);
+                    place.is_followed = true;
+                }
+            }
+        }
+        let next = self.read::<u16>(NEXT);
+        if place.is_followed && next == 0 {
+            return false;
+        }
+        if next != 0 {
+            // The last holder has completed its writes (L4).
+            match self.other(next.into()) {
+                Ok(next) => self.notify(next, STATE, state),
+                Err(error) => self.pe.surface_later(*error),
+            }
+            self.write(NEXT, 0u16);
+        }
+        self.write(STATE, IDLE);
+        self.unclaim();
+        if state == BROKEN {
+            self.pe.surface_later(*no_lock());
         }
         true
     }
@@ -423,7 +482,7 @@ impl<'a> Queue<'a> {
     #[cold]
     fn wait_for_link(&self) -> Quick<u16> {
         let linked = || Some(self.read::<u16>(NEXT)).filter(|&next| next != 0);
-        self.terms(|terms| wait::until(self.pe, terms, linked))
+        self.terms(|terms| wait::until(self.pe, terms.uninterrupted(), linked)) // L2
     }
 
     /// The PE with a number from a word of the lock. The number is checked, as any store may have
@@ -460,7 +519,7 @@ impl<'a> Queue<'a> {
         let turn = Arc::new(AtomicBool::new(false));
         {
             let mut line = self.pe.layer::<LocalQueue>().lock();
-            // L7. The thread with the claim may give it up at any time, until it is `QUEUED`.
+            // L8. The thread with the claim may give it up at any time, until it is `QUEUED`.
             while self.replace_claim(CLAIMED, QUEUED) == FREE {
                 if self.claim_now()? {
                     return Ok(());
@@ -538,11 +597,15 @@ impl<'a> Queue<'a> {
     }
 
     #[inline]
-    fn tail(&self) -> Route {
+    fn home(&self) -> usize {
         // Multiplied by the golden ratio, neighbouring words get homes far apart.
         let spread = (self.offset / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let home = (spread * self.pe.npes() as u64) >> 32;
-        self.word(home as usize, TAIL)
+        ((spread * self.pe.npes() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn tail(&self) -> Route {
+        self.word(self.home(), TAIL)
     }
 
     #[inline]
@@ -576,8 +639,8 @@ impl<'a> Queue<'a> {
 
     #[inline(always)]
     fn replace_claim(&self, old: u8, new: u8) -> u8 {
-        // L8.
-        if shm::alone() {
+        // L9.
+        if shm::is_single_threaded() {
             let seen = self.read::<u8>(CLAIM);
             if seen == old {
                 self.write(CLAIM, new);
@@ -603,11 +666,78 @@ fn no_lock() -> Box<Error> {
     ))
 }
 
+/// The steps of a PE that comes, one by one, for tests.
+#[cfg(all(test, not(loom)))]
+pub(super) mod raw {
+    use super::*;
+
+    /// Claims the lock at `offset` for the PE, and makes it the last in the queue. Gives the number
+    /// of the one before.
+    pub(in super::super) fn swap_tail(pe: &Pe, offset: u64) -> Quick<u32> {
+        let queue = Queue::new(pe, offset);
+        assert!(queue.claim_now()?, "no thread has the claim");
+        Ok(queue.tail().fetch_op(pe, AtomicOp::Swap, queue.number())?)
+    }
+
+    /// Links the PE to the one before.
+    pub(in super::super) fn link(pe: &Pe, offset: u64, before: usize) {
+        let queue = Queue::new(pe, offset);
+        queue.notify(before, NEXT, queue.number() as u16);
+    }
+
+    /// Waits for the lock.
+    pub(in super::super) fn await_turn(pe: &Pe, offset: u64) -> Quick<()> {
+        let queue = Queue::new(pe, offset);
+        let held = || (queue.read::<u8>(STATE) == HELD).then_some(());
+        queue.terms(|terms| wait::until(pe, terms, held))
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::base::error::Result;
+    use crate::base::error::{Cause, Result};
+    use crate::far;
     use crate::job::Job;
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    /// A call for attention stands while a PE hands over to one that has not linked itself yet.
+    #[test]
+    fn no_call_for_attention_ends_a_hand_over() {
+        for settings in [None, Some("")] {
+            let meeting = Barrier::new(2);
+            let options = settings.map(far::options).unwrap_or_default();
+            let job = Job::threads_with(&options, 2, |job| -> Result<()> {
+                let words = job.window::<u64>(1)?;
+                let offset = words.inner.heap_offset().expect("of the heap");
+                job.barrier()?;
+                let held = if job.pe() == 0 { Some(words.lock(0)?) } else { None };
+                let held = held.as_ref().map(|lock| lock.lock()).transpose()?;
+                meeting.wait();
+                if job.pe() == 1 {
+                    assert_eq!(raw::swap_tail(&job.pe, offset)?, 1, "PE 0 is the last");
+                }
+                meeting.wait();
+                if let Some(held) = held {
+                    job.attention().call();
+                    held.release()?;
+                    job.attention().dismiss();
+                } else {
+                    // PE 0 waits for the link by then.
+                    std::thread::sleep(Duration::from_millis(20));
+                    raw::link(&job.pe, offset, 0);
+                    // Near, PE 0 may keep it for this PE.
+                    let queue = Queue::new(&job.pe, offset);
+                    let turn = || queue.read::<u8>(STATE) == HELD || queue.take_kept(0);
+                    queue.terms(|terms| wait::until(&job.pe, terms, || turn().then_some(())))?;
+                    queue.clear()?;
+                }
+                job.barrier()
+            });
+            job.unwrap().into_iter().for_each(|result| result.unwrap());
+        }
+    }
 
     /// Threads of one PE get the lock in the order in which they came.
     #[test]
@@ -674,6 +804,57 @@ mod tests {
         .unwrap()
         .into_iter()
         .for_each(|result| result.unwrap());
+    }
+
+    /// Something has written to the word of a PE that holds the lock. The PE's next call does not
+    /// wait for its own claim.
+    #[test]
+    fn a_link_to_no_pe_ends_the_lock() {
+        let job = Job::threads(2, |job| -> Result<()> {
+            let words = job.window::<u64>(1)?;
+            let offset = words.inner.heap_offset().expect("of the heap");
+            job.barrier()?;
+            if job.pe() == 0 {
+                let queue = Queue::new(&job.pe, offset);
+                queue.set()?;
+                queue.write(NEXT, 99u16);
+                for ended in [queue.clear(), queue.set(), queue.set()] {
+                    let ended = ended.expect_err("it is none").to_string();
+                    assert!(ended.contains("this is no lock"), "{ended}");
+                }
+            }
+            job.barrier()
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
+    }
+
+    /// The home does not answer any more, so nobody knows whether the PE has become the last.
+    #[test]
+    fn a_swap_without_an_answer_keeps_the_claim() {
+        let meeting = Barrier::new(3);
+        let job = Job::threads_with(&far::options(""), 3, |job| -> Result<()> {
+            let words = job.window::<u64>(64)?;
+            let first = words.inner.heap_offset().expect("of the heap");
+            let at = |index: usize| Queue::new(&job.pe, first + 8 * index as u64);
+            let lost: Vec<usize> = (0..64).filter(|&index| at(index).home() == 2).collect();
+            job.barrier()?;
+            if job.pe() == 0 {
+                use crate::base::status::State;
+                job.pe.control().depart(2, State::Dead(Cause::Exit(1)));
+                job.pe.progress();
+                let (one, other) = (words.lock(lost[0])?, words.lock(lost[1])?);
+                let ended = [one.lock().map(drop), other.try_lock().map(drop)];
+                let claims = [0, 1].map(|index| at(lost[index]).read::<u8>(CLAIM));
+                meeting.wait();
+                let blames = |ended| matches!(ended, Err(Error::PeerFailed { pe: 2, .. }));
+                assert!(ended.into_iter().all(blames));
+                assert_eq!(claims, [CLAIMED; 2], "L10");
+                return Ok(());
+            }
+            meeting.wait();
+            Ok(())
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 
     /// Neighbouring locks have different homes.

@@ -17,20 +17,26 @@
 //! slots lies a word for each PE: how many of its threads are in shared. No turn depends on it, but
 //! the waits of others end if a PE leaves the job with some.
 //!
-//! A ticket that was used alone can be used **again**. Then entry = t, and exit is no count: it is
-//! t, 2^31, and twice the number of turns that were taken by t while somebody waits; and 1 more
-//! where t is *open*. As at most 2^30 threads are in, no count of those that have left looks like
-//! that.
+//! A ticket that was used alone can be used **again**. Then entry is t, and
+//! `exit = t + 2^31 + 2n + open`: n turns were taken by t since others wait, the one under way
+//! counted; `open` is 1 while nobody is in, and t can be used. As at most 2^30 threads are in, no
+//! count of those that have left looks like that. A ticket in its first turn has exit = t, and n
+//! counts as 1.
 //!
-//! **Alone**: if t is open, compare-and-swap the turn for itself with exit + 1. Otherwise draw t;
-//! wait until exit = t. **Leave**: if no later ticket was drawn, t is open with n = 0. If one was,
-//! t is open with the turns so far, up to [`RUN`]; then entry and exit become t + 1. All by one
-//! store. **Shared**: draw t; wait until entry = t; add 1 to entry; leave by adding 1 to exit.
-//! **Behind an open ticket**: the thread with the next one looks twice, as others may come first.
-//! Then it *closes* the open one: it compare-and-swaps entry and exit for t + 1, which lets itself
-//! in. **Giving up** ticket t: mark its slot. A thread that then finds the mark, and entry = t or
-//! the ticket before open, closes that and takes the mark away, which only one can. It comes in and
-//! leaves in place of the owner, by adding 1 to both.
+//! | operation | where | change of the turn |
+//! |---|---|---|
+//! | come in alone again | t is open | compare-and-swap: exit + 1, which says n + 1 turns, and not open |
+//! | come in alone, with ticket t | exit = t | none |
+//! | come in shared, with ticket t | entry = t | add: entry + 1 |
+//! | leave alone | no later ticket was drawn | store: t is open, n = 0 |
+//! | | a later one was drawn; n < [`RUN`] | store: t is open, n as it is |
+//! | | a later one was drawn; n = [`RUN`] | store: entry = exit = t + 1 |
+//! | leave shared | | add: exit + 1 |
+//! | close t - 1, with the next ticket t | t - 1 was seen open twice, or this thread may soon sleep, as others may come first | compare-and-swap: entry = exit = t, which lets this thread in |
+//! | pass ticket t, which was given up | entry = t, and the mark in t's slot was taken away, which one thread can | compare-and-swap: entry + 1, exit + 1: in and out again in place of the owner |
+//!
+//! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket before
+//! it, if that is open, and passes t.
 //!
 //! **Proof.**
 //!
@@ -143,7 +149,7 @@ pub(crate) fn tail_for(npes: usize) -> usize {
 /// How a thread is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    Alone,
+    Exclusive,
     Shared,
 }
 
@@ -198,7 +204,7 @@ fn is_open(turn: u64) -> bool {
 #[inline(always)]
 fn is_turn_of(turn: u64, ticket: u32, mode: Mode) -> bool {
     match mode {
-        Mode::Alone => exit(turn) == ticket,
+        Mode::Exclusive => exit(turn) == ticket,
         Mode::Shared => entry(turn) == ticket,
     }
 }
@@ -328,7 +334,7 @@ impl Tickets {
     pub(crate) fn enter_again(&self, mode: Mode) -> Option<u32> {
         let seen = self.load(TURN);
         let enters = is_open(seen)
-            && mode == Mode::Alone
+            && mode == Mode::Exclusive
             && self.replace(TURN, seen, seen.wrapping_add(1 << 32));
         enters.then_some(entry(seen))
     }
@@ -448,7 +454,7 @@ impl Tickets {
     pub(crate) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
         let next = ticket.wrapping_add(1);
         match mode {
-            Mode::Alone => {
+            Mode::Exclusive => {
                 if self.load::<u64>(NEXT) as u32 != next {
                     return self.leave_to_waiting(pe, ticket);
                 }
@@ -670,11 +676,12 @@ mod tests {
             with_queue(drawn, 0, |pe, tickets| {
                 for _ in 0..4 {
                     let readers = [(); 2].map(|()| tickets.enter(pe, Mode::Shared).unwrap());
-                    assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                    assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
                     readers.into_iter().for_each(|ticket| tickets.leave(pe, ticket, Mode::Shared));
-                    let alone = tickets.try_enter(pe, Mode::Alone).unwrap().expect("nobody is in");
+                    let alone =
+                        tickets.try_enter(pe, Mode::Exclusive).unwrap().expect("nobody is in");
                     assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
-                    tickets.leave(pe, alone, Mode::Alone);
+                    tickets.leave(pe, alone, Mode::Exclusive);
                 }
             });
         }
@@ -686,17 +693,17 @@ mod tests {
         for drawn in [0, u64::from(u32::MAX), u64::from(AGAIN) - 1] {
             with_queue(drawn, 0, |pe, tickets| {
                 let turn = || {
-                    let ticket = tickets.try_enter(pe, Mode::Alone).unwrap()?;
-                    assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                    let ticket = tickets.try_enter(pe, Mode::Exclusive).unwrap()?;
+                    assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
                     assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
-                    tickets.leave(pe, ticket, Mode::Alone);
+                    tickets.leave(pe, ticket, Mode::Exclusive);
                     Some(())
                 };
-                for mode in [Mode::Alone, Mode::Shared] {
+                for mode in [Mode::Exclusive, Mode::Shared] {
                     (0..3 * RUN).for_each(|_| turn().expect("nobody waits"));
-                    let holder = tickets.enter(pe, Mode::Alone).unwrap();
+                    let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
                     let waiter = tickets.draw().unwrap();
-                    tickets.leave(pe, holder, Mode::Alone);
+                    tickets.leave(pe, holder, Mode::Exclusive);
                     assert!(!tickets.may_enter(waiter, mode));
                     let turns = (0..2 * RUN).map_while(|_| turn()).count() as u32;
                     assert!((RUN - 1..=RUN).contains(&turns), "{turns}");
@@ -711,14 +718,14 @@ mod tests {
     /// A PE behind an open ticket need not wait for its owner to come back.
     #[test]
     fn an_open_ticket_is_closed_by_the_one_behind() {
-        for mode in [Mode::Alone, Mode::Shared] {
+        for mode in [Mode::Exclusive, Mode::Shared] {
             with_queue(5, 0, |pe, tickets| {
-                let holder = tickets.enter(pe, Mode::Alone).unwrap();
+                let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
                 let waiter = tickets.draw().unwrap();
-                tickets.leave(pe, holder, Mode::Alone);
+                tickets.leave(pe, holder, Mode::Exclusive);
                 tickets.wait(pe, waiter, mode, Patience::Forever).unwrap();
                 tickets.entered(pe, waiter, mode).unwrap();
-                assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
                 tickets.leave(pe, waiter, mode);
             });
         }
@@ -735,10 +742,10 @@ mod tests {
                 assert!(is_refused(tickets.try_enter(pe, Mode::Shared)));
                 tickets.leave(pe, last, Mode::Shared);
                 let last = tickets.enter(pe, Mode::Shared).expect("one has left");
-                assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
-                assert!(is_refused(tickets.enter(pe, Mode::Alone)), "it would wait for ever");
+                assert_eq!(tickets.try_enter(pe, Mode::Exclusive).unwrap(), None);
+                assert!(is_refused(tickets.enter(pe, Mode::Exclusive)), "it would wait for ever");
                 tickets.leave(pe, last, Mode::Shared);
-                for mode in [Mode::Shared, Mode::Alone] {
+                for mode in [Mode::Shared, Mode::Exclusive] {
                     assert!(is_refused(tickets.enter(pe, mode)), "for good");
                     assert!(is_refused(tickets.try_enter(pe, mode)));
                 }
@@ -751,15 +758,15 @@ mod tests {
     #[test]
     fn tickets_that_nobody_passes() {
         with_queue(9, 0, |pe, tickets| {
-            let holder = tickets.enter(pe, Mode::Alone).unwrap();
+            let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
             tickets.add(NEXT, u64::from(MOST) - 1);
-            assert!(is_refused(tickets.enter(pe, Mode::Alone)));
+            assert!(is_refused(tickets.enter(pe, Mode::Exclusive)));
             tickets.add(NEXT, u64::from(MOST) - 1);
             assert!(
-                is_refused(tickets.enter(pe, Mode::Alone)),
+                is_refused(tickets.enter(pe, Mode::Exclusive)),
                 "this one has the holder's number again"
             );
-            tickets.leave(pe, holder, Mode::Alone);
+            tickets.leave(pe, holder, Mode::Exclusive);
         });
     }
 }

@@ -23,6 +23,7 @@
 //!   of the proposal between.
 
 use super::Team;
+use crate::base::digest::Digest;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{BarrierSlot, MAX_BARRIERS, MAX_LINED, StepLine, TURNS};
 use crate::base::shm;
@@ -65,10 +66,7 @@ const ATTEMPTS: usize = 64;
 /// A call and its arguments as one word, for comparison.
 pub(super) fn digest(call: &str, arguments: &str) -> u64 {
     let bytes = call.bytes().chain([0]).chain(arguments.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash | 1
+    Digest::new().bytes(bytes).value() | 1
 }
 
 /// Members that search for a slot together.

@@ -19,7 +19,8 @@
 //! is gone, or this PE is [ending itself](crate::endpoint::ending); with the [fabric's
 //! error](crate::endpoint::fabric::Fabric::unreachable) of a PE that it depends on and cannot
 //! reach; with [`Error::Timeout`]; or with [`Error::Interrupted`] when this PE's front end asks for
-//! it ([`Attention`]). A departure moves a counter that every check reads, and a death wakes every
+//! it ([`Attention`]). Only the short waits of a PE that others wait for are not interrupted. A
+//! departure moves a counter that every check reads, and a death wakes every
 //! PE's doorbell, too. A PE that sleeps in a barrier sees it at its next look, within 50 ms.
 
 pub(crate) mod answer;
@@ -138,7 +139,7 @@ fn stay_awake<R>(
     let interference = Interference::of(pe);
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
-    let most = if pe.is_alone() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
+    let most = if pe.is_all_far() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
     let patience = AWAKE_CYCLES * sharing;
     let mut last = start;
     while last.saturating_sub(start) < patience {
@@ -157,7 +158,7 @@ fn stay_awake<R>(
         let moved = pe.progress();
         // What a fabric does takes its time, but finding nothing takes little.
         last = if pe.has_far() { cycles() } else { now };
-        gap |= pe.is_alone() && !moved && last.saturating_sub(now) > most;
+        gap |= pe.is_all_far() && !moved && last.saturating_sub(now) > most;
         if gap {
             disturbed(pe, &interference, last);
         }
@@ -192,7 +193,7 @@ fn check_end<R>(
         // A PE that has left may have done its part just before: what it wrote is visible now that
         // its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
-        None if attention::is_called(pe) || answer::is_asked(pe) => attend(pe, terms, look),
+        None if terms.is_called(pe) || answer::is_asked(pe) => attend(pe, terms, look),
         None => Ok(None),
     }
 }
@@ -207,7 +208,7 @@ fn attend<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) ->
         return Ok(found);
     }
     answer::answer(pe, &terms);
-    if !attention::is_called(pe) {
+    if !terms.is_called(pe) {
         return Ok(None);
     }
     attention::attend(pe, &terms.awaiting).map_or(Ok(None), |error| Err(error.into()))

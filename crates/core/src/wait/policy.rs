@@ -72,7 +72,7 @@ impl Policy {
             return if spins { Policy::SpinForCpu } else { Policy::Sleep };
         }
         if !crowded {
-            return if pe.is_alone() { Policy::Poll } else { Policy::Spin };
+            return if pe.is_all_far() { Policy::Poll } else { Policy::Spin };
         }
         let policy = Policy::of_shared_cpu(pe, terms, now);
         if yield_hint::take(pe) { Policy::Yield } else { policy }
@@ -133,7 +133,7 @@ pub(crate) fn described(pe: &Pe) -> String {
         sharing if sharing as u64 > MOST_SHARING => {
             format!("waits sleep at once: {sharing} PEs share a CPU")
         }
-        1 if pe.is_alone() => "waits ask the fabric again and again: all peers are far".into(),
+        1 if pe.is_all_far() => "waits ask the fabric again and again: all peers are far".into(),
         1 => "waits spin: each PE has a CPU of its own".into(),
         sharing => format!("waits yield: up to {sharing} PEs share a CPU"),
     }

@@ -27,7 +27,7 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
             // As in `check`.
             return look().ok_or_else(|| error.into());
         }
-        if attention::is_called(pe)
+        if terms.is_called(pe)
             && let Some(error) = attention::attend(pe, &terms.awaiting)
         {
             return Err(error.into());

@@ -22,6 +22,7 @@
 //! silent publishes a death in the [last place](crate::base::status::Place::LAST), until the
 //! launcher gives it one.
 
+use super::attention;
 use super::limit::Patience;
 use crate::base::error::{Cause, Error};
 use crate::base::shm;
@@ -36,6 +37,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) patience: Patience<'a>,
     /// When the wait began: in cycles, or in virtual nanoseconds; 0: not yet.
     pub(super) since: u64,
+    pub(super) is_uninterrupted: bool,
 }
 
 impl<'a> Terms<'a> {
@@ -48,7 +50,19 @@ impl<'a> Terms<'a> {
     /// A wait within a limit.
     #[inline(always)]
     pub(crate) fn new(awaiting: Awaiting<'a>, patience: Patience<'a>) -> Self {
-        Terms { awaiting, patience, since: 0 }
+        Terms { awaiting, patience, since: 0, is_uninterrupted: false }
+    }
+
+    /// A wait that a call for attention does not end: others depend on what its caller does next.
+    #[inline(always)]
+    pub(crate) fn uninterrupted(self) -> Self {
+        Terms { is_uninterrupted: true, ..self }
+    }
+
+    /// Whether a call for attention may end the wait now.
+    #[inline(always)]
+    pub(super) fn is_called(&self, pe: &Pe) -> bool {
+        attention::is_called(pe) && !self.is_uninterrupted
     }
 
     /// The rest of a wait of a simulated PE, which has just looked in vain.

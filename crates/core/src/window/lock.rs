@@ -78,12 +78,7 @@ impl Lock {
     #[track_caller]
     pub fn lock(&self) -> Result<Held<'_>> {
         self.window.pe.waiting_call("Lock::lock", Some(self.window.made), || {
-            let queue = self.queue();
-            queue.set().inspect_err(|_| {
-                if let Some(before) = queue.left_behind() {
-                    left_place::leave(&self.window.pe, self.offset, before);
-                }
-            })?;
+            left_place::set(&self.window.pe, self.offset)?;
             Ok(Held { lock: self })
         })
     }

@@ -606,12 +606,16 @@ impl<T: Plain> Window<T> {
                 // Looked at first: whoever was dead by then, and is not gone behind that, is a
                 // thread of this process.
                 let state = pe.control().state(holder);
-                if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
+                if holder == pe.me() || pe.control().is_gone(holder) {
                     return Ok(true);
                 }
-                match state {
-                    State::Dead(cause) => Err(pe.failed(holder, cause)),
-                    _ => Ok(false),
+                match (held(), state) {
+                    (Ok(0), _) => Ok(true),
+                    (_, State::Dead(cause)) => Err(pe.failed(holder, cause)),
+                    // It has died since the look above, and the next one passes it over.
+                    (Err(_), _) if pe.control().state(holder).departed().is_some() => Ok(false),
+                    (Err(error), _) => Err(*error),
+                    (Ok(_), _) => Ok(false),
                 }
             };
             let all_done = || {

@@ -33,10 +33,11 @@ use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Makes a call of the program that may wait for other PEs: a report of long waits names it.
+/// Begins a call of the program that may wait for other PEs, and ends when the result is dropped: a
+/// report of long waits names it.
 #[inline(always)]
-pub fn within<R>(call: &'static str, f: impl FnOnce() -> R) -> R {
-    calls::within(call, None, None, f)
+pub fn begin_waiting(call: &'static str) -> Option<calls::Ends> {
+    calls::begin(call, None, None)
 }
 
 /// Makes a collective call of a team, as a part of such a call.

@@ -100,37 +100,39 @@ fn by_reference(name: &str) -> String {
     format!("memonet_{name}_by_reference")
 }
 
-/// Whether the exported function records its call. The others have a short way, and record on their
-/// long way; or they take no time.
-fn is_recorded(module: &str, operation: &str) -> bool {
-    match module {
-        "rma" | "amo" | "cache" | "context" | "session" => false,
-        "signal" => operation == "wait_until",
-        "setup" => ["init", "init_thread", "finalize"].contains(&operation),
-        _ => true,
-    }
+/// What an exported function notes of its call.
+enum Noted {
+    /// That it may wait for other PEs, so that reports of long waits name it; and records it.
+    Waiting,
+    /// Records it.
+    Brief,
+    /// Nothing. Its long way notes the call, or it takes no time.
+    Nothing,
 }
 
-/// Whether an operation may wait for other PEs.
-fn waits(module: &str, operation: &str) -> bool {
+/// What the function that an operation implements notes of its call. A new operation is `Waiting`;
+/// the others stand here, as a note takes as long as they do.
+fn noted(module: &str, operation: &str) -> Noted {
     let one_of = |some: &[&str]| some.contains(&operation);
-    match module {
-        "collective" | "active_set" | "memory" => true,
-        "sync" | "signal" | "legacy" => operation.starts_with("wait"),
-        "team" => operation.starts_with("split"),
-        "order" => operation.ends_with("quiet"),
-        "lock" => one_of(&["set"]),
-        "mutex" => one_of(&["create", "create_variables", "acquire", "timed_acquire"]),
-        "rwlock" => ["create", "acquire", "timed"].iter().any(|word| operation.starts_with(word)),
-        "region" => one_of(&["create", "release", "acquire"]),
-        "messages" => one_of(&["create", "send", "recv", "recv_from", "timed_recv"]),
-        "barrier" => one_of(&["create", "arrive", "wait", "step"]),
-        "window" => one_of(&["create", "revoke"]),
-        "transfer" => one_of(&["wait"]),
-        "multicast" => one_of(&["create", "publish", "receive"]),
-        "setup" => one_of(&["init", "init_thread", "finalize"]),
+    let is_brief = match module {
+        "rma" | "amo" | "cache" | "context" | "session" => return Noted::Nothing,
+        "signal" if operation != "wait_until" => return Noted::Nothing,
+        "setup" if !one_of(&["init", "init_thread", "finalize"]) => return Noted::Nothing,
+        "team" => one_of(&["my_pe", "n_pes", "get_config", "translate_pe", "destroy", "ptr"]),
+        "sync" => operation.starts_with("test"),
+        "order" => one_of(&["fence"]),
+        "barrier" => one_of(&["test", "try_step", "destroy"]),
+        "supersteps" => one_of(&["put", "received"]),
+        "transfer" => one_of(&["prepare", "prepare_signal", "start", "test", "free"]),
+        "window" => one_of(&["local"]),
+        "mutex" => one_of(&["variable", "stats"]),
+        "rwlock" => one_of(&["stats"]),
+        "region" => one_of(&["end", "stats"]),
+        "messages" => one_of(&["try_send", "try_recv"]),
+        "multicast" => one_of(&["try_receive", "delivery"]),
         _ => false,
-    }
+    };
+    if is_brief { Noted::Brief } else { Noted::Waiting }
 }
 
 fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
@@ -179,14 +181,11 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
         if generics.is_empty() { String::new() } else { format!("::<{}>", generics.join(", ")) };
     let (module, operation) = &template.implementation;
     let call = format!("crate::calls::{module}::{operation}{generics}({})", arguments.join(", "));
-    let call = match waits(module, operation) {
-        true => format!("crate::state::within(\"{name}\", || {call})"),
-        false => call,
-    };
     let call = if returned { format!("result.write({call})") } else { call };
-    let recorded = match is_recorded(module, operation) {
-        true => format!("let _call = crate::state::record::call(\"{name}\"); "),
-        false => String::new(),
+    let noted = match noted(module, operation) {
+        Noted::Waiting => format!("let _call = crate::state::record::call(\"{name}\"); "),
+        Noted::Brief => format!("let _call = crate::state::record::brief(\"{name}\"); "),
+        Noted::Nothing => String::new(),
     };
     let symbol = if indirect { by_reference(name) } else { profiling(name) };
     // Where assembly passes the values on, it also defines the names.
@@ -203,7 +202,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
         )
     };
     Ok(format!(
-        "#[inline(never)]\n#[unsafe(no_mangle)]\n#[unsafe(link_section = \"memonet_calls\")]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {recorded}{call} }}\n}}\n",
+        "#[inline(never)]\n#[unsafe(no_mangle)]\n#[unsafe(link_section = \"memonet_calls\")]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {noted}{call} }}\n}}\n",
         parameters.join(", ")
     ))
 }

@@ -4,9 +4,9 @@ use crate::state::handle::{Mutex, Stats, Table};
 use crate::state::lock::lock;
 use crate::state::{State, check_result, die, fail, get as state, or_die};
 use memonet_core::dsm;
+use memonet_core::unstable::digest::Digest;
 use memonet_core::{Error, Max};
 use std::ffi::{c_int, c_void};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -160,9 +160,7 @@ pub unsafe fn create_variables(
 
 /// Ends the job where PEs give different sizes with one sum, which are equal data to the core.
 fn compare_sizes(call: &'static str, state: &State, sizes: &[usize]) {
-    let mut hasher = DefaultHasher::new();
-    sizes.hash(&mut hasher);
-    let digest = hasher.finish();
+    let digest = Digest::new().words(sizes).value();
     // The largest, and the complement of the smallest.
     let mut both = [digest, !digest];
     or_die(call, state.job.world().all_reduce_slice(Max, &mut both));

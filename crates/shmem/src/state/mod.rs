@@ -22,4 +22,3 @@ pub mod teams;
 pub use argument::{bytes, check_result};
 pub use fatal::{die, fail, or_die};
 pub use library::{State, current, get, join, set_current};
-pub use memonet_core::unstable::segment::within;

@@ -20,8 +20,14 @@ fn line(text: &str) -> String {
 
 /// Runs a job that ends with this status, and gives what it said.
 fn said(options: &[&str], program: &Path, status: i32) -> String {
+    said_of(options, program, &[], status)
+}
+
+/// The same with arguments for the program.
+fn said_of(options: &[&str], program: &Path, arguments: &[&str], status: i32) -> String {
     let mut launcher = command(&BUILT.join("memonet"));
-    let ended = launcher.args(["run", "-n", "3"]).args(options).arg(program).output();
+    launcher.args(["run", "-n", "3"]).args(options).arg(program).args(arguments);
+    let ended = launcher.output();
     let ended = ended.expect("the launcher runs");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(status), "{options:?}: {said}");
@@ -56,6 +62,27 @@ fn reports_name_the_functions_of_c() {
         ];
         for part in always.iter().map(String::as_str).chain(parts.iter().copied()) {
             assert!(said.contains(part), "{options:?}: no {part:?} in:\n{said}");
+        }
+    }
+}
+
+/// Extensions, and calls that wait for nobody where PEs are near.
+#[test]
+fn reports_name_each_function_that_waits() {
+    let folder = folder();
+    let program = folder.path().join("program");
+    compile(&["-g", "-O2"], &program);
+    let far: &[&str] = &["--timeout", "3", "--fabric", "tcp"];
+    let cases: [(&[&str], &str, &[&str]); 3] = [
+        (&["--timeout", "3"], "supersteps", &["shmemx_supersteps_step"]),
+        (far, "supersteps", &["shmemx_supersteps_step"]),
+        (far, "stopped", &["shmem_long_get", "shmem_long_g"]),
+    ];
+    for (options, what, functions) in cases {
+        let said = said_of(options, &program, &[what], 124);
+        for function in functions {
+            let named = format!("in {function} at {}", line(&format!("{function}(")));
+            assert!(said.contains(&named), "{what}, {options:?}: no {named:?} in:\n{said}");
         }
     }
 }

@@ -9,7 +9,7 @@
 /// joined. So what this thread did while it was alone is known to any thread that comes later, and
 /// what others did is known to it when it is alone again.
 #[inline(always)]
-pub(crate) fn alone() -> bool {
+pub(crate) fn is_single_threaded() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(any(loom, miri))))]
     {
         use std::sync::atomic::{AtomicU8, Ordering};
@@ -40,6 +40,6 @@ mod tests {
     #[test]
     fn a_thread_is_noticed() {
         // The test runner has threads.
-        std::thread::spawn(|| assert!(!alone())).join().unwrap();
+        std::thread::spawn(|| assert!(!is_single_threaded())).join().unwrap();
     }
 }

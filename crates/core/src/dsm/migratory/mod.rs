@@ -190,12 +190,14 @@ impl Migratory {
     pub(super) fn enter(&self, counters: &Counters, patience: Patience<'_>) -> Quick<Option<u32>> {
         patience.begin(&self.pe);
         let ticket = match patience {
-            Patience::Forever => self.threads.enter(&self.pe, Mode::Alone)?,
-            Patience::Try => match self.threads.try_enter(&self.pe, Mode::Alone)? {
+            Patience::Forever => self.threads.enter(&self.pe, Mode::Exclusive)?,
+            Patience::Try => match self.threads.try_enter(&self.pe, Mode::Exclusive)? {
                 Some(ticket) => ticket,
                 None => return Ok(None),
             },
-            Patience::Within(limit) => self.threads.enter_within(&self.pe, Mode::Alone, limit)?,
+            Patience::Within(limit) => {
+                self.threads.enter_within(&self.pe, Mode::Exclusive, limit)?
+            }
         };
         counters.used();
         // SAFETY: `threads` has let this thread in alone, until it leaves.
@@ -208,7 +210,7 @@ impl Migratory {
             self.store(SEAL, version.get() << 2 | HELD);
             return Ok(Some(ticket));
         }
-        self.threads.leave(&self.pe, ticket, Mode::Alone);
+        self.threads.leave(&self.pe, ticket, Mode::Exclusive);
         entered.map(|_| None)
     }
 
@@ -222,7 +224,7 @@ impl Migratory {
         }
         self.store(SEAL, version.get() << 2 | CLEAN);
         let left = queue.leave(&Here::new(self, counters, version, Patience::Forever));
-        self.threads.leave(&self.pe, ticket, Mode::Alone);
+        self.threads.leave(&self.pe, ticket, Mode::Exclusive);
         left
     }
 

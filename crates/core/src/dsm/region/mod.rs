@@ -361,12 +361,12 @@ impl<T: Plain> Region<T> {
             // A PE that found a race still meets the others, which would wait for it.
             let raced = self.release();
             self.world.barrier()?;
-            self.acquire()?;
+            let acquired = self.acquire();
             if self.check.is_some() {
                 // Writes after this barrier come after every PE's acquire.
                 self.world.barrier()?;
             }
-            raced
+            raced.and(acquired)
         })
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::super::diff;
 use super::Region;
+use super::check::Release;
 
 /// Versions of changed pages closer than this are got with one message: the versions between them
 /// cost less than another round trip.
@@ -61,9 +62,11 @@ impl Pages {
         lock(&self.0)
     }
 
-    /// Makes all copies without a write guard stale.
+    /// Makes all copies stale, but for those with a write guard, or with changes that could not be
+    /// released: to get them again would undo these.
     pub(super) fn make_stale(&self) {
-        for page in self.lock().pages.iter_mut().filter(|page| page.guards == 0) {
+        let may = |page: &&mut Page| page.guards == 0 && page.twin.is_none();
+        for page in self.lock().pages.iter_mut().filter(may) {
             if let State::Clean(version) = page.state {
                 page.state = State::Stale(version);
             }
@@ -118,6 +121,7 @@ impl<T: Plain> Region<T> {
         // I3: versions before pages.
         let versions = self.versions(pages.clone(), home)?;
         let mut get: Option<Range<usize>> = None;
+        let mut got = Vec::new();
         for (page, version) in pages.clone().zip(versions) {
             let usable = match all[page].state {
                 State::Clean(_) => true,
@@ -130,7 +134,7 @@ impl<T: Plain> Region<T> {
                 }
                 continue;
             }
-            all[page].state = State::Clean(version);
+            got.push((page, version));
             self.counters.missed();
             self.counters.handed_over();
             match &mut get {
@@ -142,7 +146,12 @@ impl<T: Plain> Region<T> {
                 }
             }
         }
-        get.map_or(Ok(()), |run| self.get(run, home))
+        get.map_or(Ok(()), |run| self.get(run, home))?;
+        // Not before: a copy that could not be got must not pass for one at the next access.
+        for (page, version) in got {
+            all[page].state = State::Clean(version);
+        }
+        Ok(())
     }
 
     fn get(&self, pages: Range<usize>, home: usize) -> Quick<()> {
@@ -154,66 +163,89 @@ impl<T: Plain> Region<T> {
         unsafe { self.pe.route(home, from).get(&self.pe, to, bytes) }
     }
 
-    /// Puts this PE's changes to the homes of their pages.
+    /// Puts this PE's changes to the homes of their pages. A home that cannot be reached does not
+    /// keep the others from learning of theirs; its changes stay to be released again.
     pub(super) fn release_pages(&self, cache: &Pages) -> Result<()> {
         let mut known = cache.lock();
         let Known { pages: all, spare } = &mut *known;
         let mut check = self.check.as_ref().map(|check| check.begin()).transpose()?;
         let mut changed = Vec::new();
         let mut now = Vec::new();
+        let mut released = Ok(());
         for (number, page) in all.iter_mut().enumerate() {
             if page.twin.is_none() && !page.written {
                 continue;
             }
-            let home = self.home(number)?;
-            let mut put = page.written && page.twin.is_none();
-            if let Some(mut twin) = page.twin.take() {
-                now.resize(twin.len(), 0u8);
-                // SAFETY: the page lies in this PE's part; `now` is private and as long.
-                unsafe {
-                    shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len())
-                };
-                let mut result = Ok(());
-                // I1
-                diff::changed_runs(&now, &twin, size_of::<T>(), |run| {
-                    put = true;
-                    let mut one = || -> Result<()> {
-                        if let Some(check) = &mut check {
-                            check.wrote(self, number, home, &run)?;
-                        }
-                        let to = self.pe.route(home, self.original_at(number) + run.start as u64);
-                        self.counters.sent(1, run.len());
-                        // SAFETY: the source is a run of a private copy; the target is that run of
-                        // the original page.
-                        Ok(unsafe { to.put(&self.pe, now[run.clone()].as_ptr(), run.len()) }?)
-                    };
-                    if result.is_ok() {
-                        result = one();
-                    }
-                });
-                result?;
-                if page.guards > 0 {
-                    twin.copy_from_slice(&now);
-                    page.twin = Some(twin);
-                } else {
-                    spare.push(twin);
-                }
-            }
-            page.written &= page.guards > 0;
-            if put {
-                changed.push((number, home));
+            let put = self.home(number).and_then(|home| {
+                let put = self.release_page(number, page, home, &mut now, spare, &mut check)?;
+                Ok((put, home))
+            });
+            match put {
+                Ok((true, home)) => changed.push((number, home)),
+                Ok((false, _)) => {}
+                Err(error) => released = released.and(Err(error)),
             }
         }
         // I2
         self.pe.fence()?;
         for &(page, home) in &changed {
             let version = self.pe.route(home, self.version_at(page));
-            version.signal(&self.pe, home, SignalOp::Add, 1)?;
+            let signalled = version.signal(&self.pe, home, SignalOp::Add, 1);
+            released = released.and(signalled.map_err(|error| *error));
             self.counters.sent(usize::from(self.pe.has_far()), 0);
         }
         self.pe.complete_writes()?;
+        released?;
         self.keep_current(all, changed)?;
         check.map_or(Ok(()), |check| check.end())
+    }
+
+    /// Puts what this PE has changed in a page to its home. Gives whether there was anything; `now`
+    /// is room for a copy.
+    fn release_page(
+        &self,
+        number: usize,
+        page: &mut Page,
+        home: usize,
+        now: &mut Vec<u8>,
+        spare: &mut Vec<Box<[u8]>>,
+        check: &mut Option<Release<'_>>,
+    ) -> Result<bool> {
+        let mut put = page.written && page.twin.is_none();
+        if let Some(mut twin) = page.twin.take() {
+            now.resize(twin.len(), 0u8);
+            // SAFETY: the page lies in this PE's part; `now` is private and as long.
+            unsafe { shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len()) };
+            let mut result = Ok(());
+            // I1
+            diff::changed_runs(now, &twin, size_of::<T>(), |run| {
+                put = true;
+                let mut one = || -> Result<()> {
+                    if let Some(check) = check.as_mut() {
+                        check.wrote(self, number, home, &run)?;
+                    }
+                    let to = self.pe.route(home, self.original_at(number) + run.start as u64);
+                    self.counters.sent(1, run.len());
+                    // SAFETY: the source is a run of a private copy; the target is that run of the
+                    // original page.
+                    Ok(unsafe { to.put(&self.pe, now[run.clone()].as_ptr(), run.len()) }?)
+                };
+                if result.is_ok() {
+                    result = one();
+                }
+            });
+            if result.is_err() {
+                page.twin = Some(twin);
+                result?;
+            } else if page.guards > 0 {
+                twin.copy_from_slice(now);
+                page.twin = Some(twin);
+            } else {
+                spare.push(twin);
+            }
+        }
+        page.written &= page.guards > 0;
+        Ok(put)
     }
 
     /// I4: after a release, gives copies that no other PE has changed the new version. Other copies
@@ -250,5 +282,57 @@ impl<T: Plain> Region<T> {
         }?;
         self.counters.sent(1, 8 * versions.len());
         Ok(versions)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::error::{Cause, Error};
+    use crate::base::status;
+    use crate::dsm::{Placement, RegionOptions};
+    use crate::far;
+    use crate::job::Job;
+    use std::sync::Barrier;
+    use std::sync::atomic::Ordering;
+
+    /// A release tells the living of their pages, and fails as long as a page has a dead home.
+    #[test]
+    fn a_dead_home_keeps_no_other_page_from_being_released() {
+        const PAGE: usize = 512;
+        let meeting = Barrier::new(4);
+        let job = Job::threads_with(&far::options(""), 4, |job| -> Result<()> {
+            let options = RegionOptions::new().placement(Placement::FirstTouch);
+            let region = Region::<u64>::with(&job, 4 * PAGE, options)?;
+            let read = |at: usize| region.read(at..at + 1).map(|part| part.get(at));
+            read(PAGE * job.pe())?;
+            job.barrier()?;
+            if job.pe() == 3 {
+                assert_eq!(read(PAGE)?, 0, "so it has a copy");
+            }
+            job.barrier()?;
+            let mut released = Vec::new();
+            if job.pe() == 0 {
+                for page in [1, 2] {
+                    region.write(PAGE * page..PAGE * page + 1)?.set(PAGE * page, 5);
+                }
+                job.pe.control().depart(2, status::State::Dead(Cause::Exit(1)));
+                job.pe.progress();
+                // Puts to the dead need no answer, and do not fail. Asking for a home does.
+                region.homes[2].store(0, Ordering::Relaxed);
+                released.extend([region.release(), region.release()]);
+            }
+            meeting.wait();
+            let acquired = region.acquire();
+            let seen = read(PAGE)?;
+            meeting.wait();
+            for released in released {
+                let blames = matches!(released, Err(Error::PeerFailed { pe: 2, .. }));
+                assert!(blames, "{released:?}");
+            }
+            assert_eq!((acquired.is_ok(), seen), (job.pe() != 0, 5));
+            Ok(())
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 }

@@ -68,7 +68,7 @@ impl Part {
         // SAFETY: an aligned word of the mapped part. Only threads of this process write it, so
         // with one thread there is nothing between the load and the store.
         unsafe {
-            if shm::alone() {
+            if shm::is_single_threaded() {
                 shm::store(word, shm::load(word).wrapping_add(more));
             } else {
                 shm::fetch_op(word.cast(), 8, AtomicOp::Add, more);

@@ -74,7 +74,8 @@ pub enum Algorithm {
     Tree,
     /// In round r, each member notifies the one 2^r further on.
     Dissemination,
-    /// A counter on each node; the last member of a node that arrives notifies the other nodes.
+    /// A counter on each node; when all members of a node have arrived, its first one notifies the
+    /// other nodes.
     Nodes,
     /// The network says when all have arrived.
     Hardware,
@@ -479,7 +480,7 @@ impl Barrier {
     /// Runs `f` unless another thread of this PE is in this barrier: two threads would count as two
     /// PEs.
     #[inline(always)]
-    fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
+    fn exclusively<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
         if !self.take() {
             return Err(two_threads());
         }
@@ -492,7 +493,7 @@ impl Barrier {
     /// exchange.
     #[inline(always)]
     fn take(&self) -> bool {
-        if shm::alone() {
+        if shm::is_single_threaded() {
             let free = !self.busy.load(Ordering::Relaxed);
             self.busy.store(true, Ordering::Relaxed);
             free
@@ -548,7 +549,7 @@ impl Barrier {
     #[track_caller]
     pub fn step(&self) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::step", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.next_of_split(way)))?)
+            Ok(self.exclusively(|| by_way!(self, way => self.next_of_split(way)))?)
         })
     }
 
@@ -575,7 +576,7 @@ impl Barrier {
     #[track_caller]
     pub fn try_step(&self) -> Result<bool> {
         self.slot.pe.call("Barrier::try_step", None, || {
-            Ok(self.alone(|| {
+            Ok(self.exclusively(|| {
                 by_way!(self, way => {
                     if self.is_for_reduced_code(way) {
                         return self.try_reduced_code(way);
@@ -597,7 +598,7 @@ impl Barrier {
     #[track_caller]
     pub fn test(&self) -> Result<bool> {
         self.slot.pe.call("Barrier::test", None, || {
-            Ok(self.alone(|| {
+            Ok(self.exclusively(|| {
                 let was_complete = self.is_complete();
                 let complete = by_way!(self, way => self.look(way))?;
                 if complete && !was_complete {
@@ -615,7 +616,7 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::wait", None, || {
-            Ok(self.alone(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))?)
+            Ok(self.exclusively(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))?)
         })
     }
 
@@ -643,14 +644,14 @@ impl Barrier {
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         self.slot.pe.waiting_call("Barrier::wait_timeout", None, || {
             let limit = Limit::new(timeout);
-            Ok(self.alone(|| by_way!(self, way => self.end_phase(way, limit.patience())))?)
+            Ok(self.exclusively(|| by_way!(self, way => self.end_phase(way, limit.patience())))?)
         })
     }
 
     /// Arrives and waits.
     #[inline(always)]
     pub(crate) fn pass(&self) -> Quick<()> {
-        let passed = self.alone(|| {
+        let passed = self.exclusively(|| {
             by_way!(self, way => match self.pass_by_errand(way) {
                 Some(passed) => passed,
                 None => {
@@ -721,7 +722,7 @@ impl Barrier {
     #[cold]
     #[inline(never)]
     fn complete_slowly(&self) -> Quick<()> {
-        self.alone(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))
+        self.exclusively(|| by_way!(self, way => self.end_phase(way, Patience::Forever)))
             .inspect_err(|error| self.end_if_interrupted(error))
     }
 
@@ -790,8 +791,20 @@ impl Barrier {
         }
         self.finish(way, Patience::Forever)?;
         let written = self.slot.pe.complete_writes();
-        self.arrive_at(way, self.phase() + 1)?;
-        Ok(written)
+        match self.arrive_at(way, self.phase() + 1) {
+            Ok(()) => Ok(written),
+            Err(error) => Err(self.keep_lost(written, error)),
+        }
+    }
+
+    /// The error of a call that has not arrived. That of earlier writes surfaces at a later call,
+    /// which might arrive without them.
+    #[cold]
+    fn keep_lost(&self, written: Quick<()>, error: Box<Error>) -> Box<Error> {
+        if let Err(lost) = written {
+            self.slot.pe.surface_later(*lost);
+        }
+        error
     }
 
     #[inline(always)]
@@ -800,7 +813,13 @@ impl Barrier {
             // Before the arrival itself: a PE that sees the arrival also sees this.
             self.slot.publish_done(phase);
         }
-        way.arrive(&self.slot, phase)?;
+        if let Err(error) = way.arrive(&self.slot, phase) {
+            if P::PASSIVE {
+                // Members must not wait for this arrival once the PE has left.
+                self.slot.publish_done(phase - 1);
+            }
+            return Err(error);
+        }
         self.arrived.store(phase, Ordering::Relaxed);
         Ok(())
     }
@@ -963,5 +982,41 @@ impl Arrival<'_> {
     /// As for [`Barrier::wait`].
     pub fn wait(self) -> Result<()> {
         self.barrier.wait()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::error::Cause;
+    use crate::base::status::State;
+    use crate::far;
+    use crate::job::Job;
+    use std::sync::Barrier as Meeting;
+
+    /// The counter's PE has died. The PE that could not count itself does not say that it has
+    /// arrived: others would wait for it, even when it has left.
+    #[test]
+    fn an_arrival_that_fails_is_none() {
+        let meeting = Meeting::new(2);
+        let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
+            let made = job.world().new_barrier()?;
+            let barrier = Barrier::by(made.slot.clone(), Algorithm::Central);
+            barrier.keep_slot(); // The other one gives it back.
+            job.barrier()?;
+            let mut failed = None;
+            if job.pe() == 1 {
+                job.pe.control().depart(0, State::Dead(Cause::Exit(1)));
+                job.pe.progress();
+                failed = Some((barrier.step(), barrier.phase()));
+            }
+            meeting.wait();
+            if let Some((step, phase)) = failed {
+                assert!(matches!(step, Err(Error::PeerFailed { pe: 0, .. })), "{step:?}");
+                assert_eq!((phase, barrier.slot.read_own(offset_of!(BarrierSlot, done))), (0, 0));
+            }
+            Ok(())
+        });
+        job.unwrap().into_iter().for_each(|result| result.unwrap());
     }
 }

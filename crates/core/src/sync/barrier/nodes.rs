@@ -32,6 +32,9 @@
 //! * N5: The word of round r says that the 2^r nodes before have all arrived: the sender's own
 //!   node, and by its words of the rounds before the others. The words of all rounds so speak of
 //!   all other nodes.
+//! * N6: *An arrival is counted once.* What follows the addition to the counter does not make the
+//!   arrival fail: a program that then called again would be counted twice, and against N1 phases
+//!   would be complete too early.
 
 use super::{Phases, Slot};
 use crate::base::error::Quick;
@@ -161,7 +164,9 @@ impl Phases for Nodes {
         }
         let before = self.counter.fetch_op(&slot.pe, AtomicOp::Add, 1u64)?;
         let Some(leader) = self.leader else {
-            return self.send(slot, phase);
+            // N6. The wait for this phase meets the error again, and reports it.
+            drop(self.send(slot, phase));
+            return Ok(());
         };
         // N1, N3.
         if before + 1 == phase * self.members {

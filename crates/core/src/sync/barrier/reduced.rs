@@ -32,16 +32,23 @@ impl Barrier {
         let pe = &self.slot.pe;
         // R2. As in `next`, a write that failed keeps no member waiting.
         let written = pe.complete_writes();
-        if !self.reduced_code(way)? {
-            let made = || match self.reduced_code(way) {
-                Ok(false) => None,
-                Ok(true) => Some(Ok(())),
-                Err(error) => Some(Err(error)),
-            };
-            self.terms(way, Patience::Forever, |terms| wait::until(pe, terms, made))??;
+        if let Err(error) = self.await_reduced_code(way) {
+            return Err(self.keep_lost(written, error));
         }
         written?;
         pe.surface()
+    }
+
+    fn await_reduced_code(&self, way: &impl Phases) -> Quick<()> {
+        if self.reduced_code(way)? {
+            return Ok(());
+        }
+        let made = || match self.reduced_code(way) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        self.terms(way, Patience::Forever, |terms| wait::until(&self.slot.pe, terms, made))?
     }
 
     /// [`try_step`](Self::try_step) by the reduced code.
@@ -51,14 +58,12 @@ impl Barrier {
         if let Some(error) = ending::refusal(pe) {
             return Err(error.into());
         }
-        let written = pe.complete_writes();
+        if let Err(error) = pe.complete_writes() {
+            pe.surface_later(*error);
+        }
         if self.reduced_code(way)? {
-            written?;
             pe.surface()?;
             return Ok(true);
-        }
-        if let Err(error) = written {
-            pe.surface_later(*error);
         }
         wait::test(pe, || None::<()>);
         match self.terms(way, Patience::Forever, |terms| terms.departed(pe)) {

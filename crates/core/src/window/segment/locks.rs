@@ -2,6 +2,7 @@
 
 use super::Segment;
 use crate::base::error::{Error, Result};
+use crate::sync::left_place;
 use crate::sync::lock::Queue;
 
 impl Segment {
@@ -17,7 +18,8 @@ impl Segment {
     /// The word is memory of the caller's own at every PE, as [`at`](Self::at) requires.
     #[inline]
     pub unsafe fn lock_set(&self, offset: u64) -> Result<()> {
-        Ok(self.lock_at(offset)?.set()?)
+        self.check_lock(offset)?;
+        Ok(left_place::set(&self.pe, offset)?)
     }
 
     /// Takes the lock at `offset` if that needs no waiting. Gives whether it took the lock.
@@ -46,13 +48,18 @@ impl Segment {
 
     #[inline]
     fn lock_at(&self, offset: u64) -> Result<Queue<'_>> {
-        let pe = self.pe();
-        let geometry = pe.control().geometry();
+        self.check_lock(offset)?;
+        Ok(Queue::new(self.pe(), offset))
+    }
+
+    #[inline]
+    fn check_lock(&self, offset: u64) -> Result<()> {
+        let geometry = self.pe().control().geometry();
         // The words before the heap are the library's own.
         if offset.is_multiple_of(8)
             && (geometry.heap_offset..geometry.segment_stride).contains(&offset)
         {
-            Ok(Queue::new(pe, offset))
+            Ok(())
         } else {
             Err(Error::misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))
         }
