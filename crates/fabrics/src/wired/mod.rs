@@ -67,6 +67,7 @@ mod common;
 mod fork;
 mod mesh;
 mod node;
+mod order;
 mod post;
 mod pulse;
 mod successor;
