@@ -80,12 +80,35 @@ impl Launcher<'_> {
         if self.is_ours { 1 } else { TRIES }
     }
 
-    /// Outside of `memonet run`, deaths have no order: the first host may hear first of a PE that
-    /// has learnt of this one before.
+    /// Launchers of others may collect the process before its agent can see how it has ended.
     fn a_killed_pe_is_known_on_all_hosts(&self) {
         let kill = |job: &Job| send(job.pes(self.hosts, 2, "pe")[1], Signal::KILL);
         let killed = if self.is_ours { ": killed by signal 9" } else { "" };
-        self.mourn(self.tries(), kill, &format!(" on h2 failed{killed}"));
+        self.mourn(self.tries(), kill, &format!("PE 3 on h2 failed{killed}"));
+    }
+
+    /// Two PEs of different hosts die at once: the others name the same one.
+    fn deaths_have_one_order(&self) {
+        let files = [0, 1, 2, 3].map(|pe| self.hosts.path(&format!("came{pe}")));
+        let mut compared = 0;
+        for _ in 0..4 * TRIES {
+            files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            let job = self.start(&["mourn", "came"]);
+            until("all PEs have come", || files.iter().all(|file| file.exists()));
+            let victims = [1, 2].map(|host| job.pes(self.hosts, host, "pe")[1]);
+            victims.iter().for_each(|&pe| send(pe, Signal::KILL));
+            let ended = job.end();
+            let [one, other] = [0, 2].map(|pe| std::fs::read_to_string(&files[pe]).unwrap());
+            // The launcher may have ended one of them before it could tell.
+            if !one.is_empty() && !other.is_empty() {
+                assert_eq!(one, other, "{ended:?}");
+                compared += 1;
+            }
+            if compared == 3 {
+                return;
+            }
+        }
+        panic!("in only {compared} jobs both have told what they saw");
     }
 
     /// The name of its agents' processes.
@@ -122,10 +145,14 @@ impl Launcher<'_> {
 }
 
 fn by_hydra(hydra: &Path, hosts: &Hosts) -> Command {
+    by_hydra_on(hydra, hosts, "10.78.0.1:2,10.78.0.2:2", "4")
+}
+
+fn by_hydra_on(hydra: &Path, hosts: &Hosts, list: &str, pes: &str) -> Command {
     let mut command = hosts.on(1);
     command.arg(hydra).args(["-launcher", "ssh", "-launcher-exec"]);
     command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
-    command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
+    command.args(["-localhost", "10.78.0.1", "-hosts", list, "-n", pes]);
     command
 }
 
@@ -134,7 +161,53 @@ fn hydra() {
     let Some(hydra) = tool("MEMONET_TEST_PYTHON", "mpiexec.hydra") else { return };
     let Some(hosts) = Hosts::new(2) else { return };
     let command = || by_hydra(&hydra, &hosts);
-    Launcher { hosts: &hosts, command: &command, is_ours: false }.does_all();
+    let launcher = Launcher { hosts: &hosts, command: &command, is_ours: false };
+    launcher.deaths_have_one_order();
+    launcher.does_all();
+}
+
+/// Starts a PE on each of three hosts, has this happen while all wait for each other, and gives what
+/// each one saw. The agents end, and nothing of memonet's is left.
+fn seen_on_three_hosts(hydra: &Path, what: impl Fn(&Hosts)) -> Option<[String; 3]> {
+    let hosts = Hosts::new(3)?;
+    let files = [0, 1, 2].map(|pe| hosts.path(&format!("came{pe}")));
+    let command = || by_hydra_on(hydra, &hosts, "10.78.0.1:1,10.78.0.2:1,10.78.0.3:1", "3");
+    let job = Launcher { hosts: &hosts, command: &command, is_ours: false };
+    let job = job.start(&["mourn", "came"]);
+    until("all PEs have come", || files.iter().all(|file| file.exists()));
+    what(&hosts);
+    for (host, name) in (1..=3).flat_map(|host| [(host, "pe"), (host, "memonet-agent")]) {
+        until("all of it ends", || job.pes(&hosts, host, name).is_empty());
+    }
+    // Hydra may wait for a host that it does not reach.
+    (1..=3).for_each(|host| hosts.kill(host));
+    job.end();
+    Some(files.map(|file| std::fs::read_to_string(file).unwrap()))
+}
+
+/// A host that nobody reaches goes on, and so do the others: each side has lost the other one.
+#[test]
+fn hydra_and_a_host_that_is_cut_off() {
+    let Some(hydra) = tool("MEMONET_TEST_PYTHON", "mpiexec.hydra") else { return };
+    let Some(saw) = seen_on_three_hosts(&hydra, |hosts| hosts.cut(2)) else { return };
+    let lost = |pe| format!("PE {pe} on h{} failed: its host is lost: nothing was heard", pe + 1);
+    for (saw, lost) in saw.iter().zip([lost(1), lost(0), lost(1)]) {
+        assert!(saw.contains(&lost), "{saw:?}, not {lost:?}");
+    }
+    assert_eq!(saw[0], saw[2]);
+}
+
+/// Two hosts that do not reach each other, while both reach the first one: one of them is lost, for
+/// all others the same one, and it has lost them.
+#[test]
+fn hydra_and_two_hosts_that_are_cut_off_from_each_other() {
+    let Some(hydra) = tool("MEMONET_TEST_PYTHON", "mpiexec.hydra") else { return };
+    let Some(saw) = seen_on_three_hosts(&hydra, |hosts| hosts.part([2, 3])) else { return };
+    let lost = |pe| format!("PE {pe} on h{} failed: its host is lost", pe + 1);
+    let [victim, other] = if saw[0].contains(&lost(1)) { [1, 2] } else { [2, 1] };
+    assert!(saw[0].contains(&lost(victim)), "{saw:?}");
+    assert_eq!(saw[0], saw[other], "{saw:?}");
+    assert!(saw[victim].contains(&lost(0)), "{saw:?}");
 }
 
 /// Where the environment asks for it, PEs of different hosts use libfabric.

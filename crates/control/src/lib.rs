@@ -19,12 +19,12 @@
 //! can write to one stream: the launcher, and its guard, which goes on with the heartbeats while
 //! the launcher is stopped.
 //!
-//! Under another launcher there is no such stream. There each agent tells all other agents what it
-//! would tell its launcher: `State`, `Exit`, `Unreached` and `Finished`. That is `memonet_fabrics`'
-//! part.
+//! Under another launcher there is no such stream. There agents have streams to each other, on which
+//! they say what is in [`AmongAgents`](messages::AmongAgents). That is `memonet_fabrics`' part.
 
 pub mod codec;
 pub mod datagrams;
+pub mod deaths;
 pub mod departures;
 pub mod descriptors;
 pub mod events;

@@ -174,6 +174,45 @@ pub enum ToLauncher {
     Finished {},
 }
 
+/// Some deaths that stand next to each other in the order of a job's deaths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Nodes that are lost with this entry.
+    pub nodes: Vec<u32>,
+    /// PEs in their order, each with the word of its state: dead, or on a lost node, done.
+    pub pes: Vec<(u32, u64)>,
+}
+
+/// From an agent to the other agents of its job, which another launcher has started.
+#[expect(missing_docs, reason = "each message says what its fields are")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AmongAgents {
+    /// What has become of a PE of the sender's node.
+    State { pe: u32, state: u64 },
+    /// A PE has ended the whole job with this status.
+    Exit { status: u8 },
+    /// The PE `from` of the sender's node has got no stream to the PE `to` of another one.
+    Unreached { from: u32, to: u32 },
+    /// The sender has lost this node; the word of the state that its PEs are in then.
+    Lost { node: u32, state: u64 },
+    /// The sender takes the order of deaths from the receiver from now on. Its order so far.
+    Follow { order: Vec<Entry> },
+    /// What comes next in the order of deaths.
+    Order { entries: Vec<Entry> },
+    /// All has ended. Nothing follows.
+    Finished {},
+}
+
+wire_struct!(Entry { nodes, pes });
+wire_enum!(AmongAgents {
+    0 => State { pe, state },
+    1 => Exit { status },
+    2 => Unreached { from, to },
+    3 => Lost { node, state },
+    4 => Follow { order },
+    5 => Order { entries },
+    6 => Finished {},
+});
 wire_struct!(Order {
     host,
     node,
@@ -357,6 +396,24 @@ mod tests {
         .boxed()
     }
 
+    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+        let entry = any::<(Vec<u32>, Vec<(u32, u64)>)>();
+        prop::collection::vec(entry.prop_map(|(nodes, pes)| Entry { nodes, pes }), 0..3)
+    }
+
+    fn among_agents() -> BoxedStrategy<AmongAgents> {
+        prop_oneof![
+            any::<(u32, u64)>().prop_map(|(pe, state)| AmongAgents::State { pe, state }),
+            any::<u8>().prop_map(|status| AmongAgents::Exit { status }),
+            any::<(u32, u32)>().prop_map(|(from, to)| AmongAgents::Unreached { from, to }),
+            any::<(u32, u64)>().prop_map(|(node, state)| AmongAgents::Lost { node, state }),
+            entries().prop_map(|order| AmongAgents::Follow { order }),
+            entries().prop_map(|entries| AmongAgents::Order { entries }),
+            Just(AmongAgents::Finished {}),
+        ]
+        .boxed()
+    }
+
     /// A value is read as it was written, and none of its beginnings, or more than it, is a value.
     fn travels<T: Wire + PartialEq + std::fmt::Debug>(value: &T) {
         let bytes = encode(value);
@@ -369,9 +426,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_travel(to_agent in to_agent(), to_launcher in to_launcher()) {
+        fn messages_travel(
+            to_agent in to_agent(),
+            to_launcher in to_launcher(),
+            among_agents in among_agents(),
+        ) {
             travels(&to_agent);
             travels(&to_launcher);
+            travels(&among_agents);
         }
 
         #[test]
@@ -381,6 +443,9 @@ mod tests {
             }
             if let Ok(message) = decode::<ToLauncher>(&bytes) {
                 prop_assert_eq!(decode::<ToLauncher>(&encode(&message)).unwrap(), message);
+            }
+            if let Ok(message) = decode::<AmongAgents>(&bytes) {
+                prop_assert_eq!(decode::<AmongAgents>(&encode(&message)).unwrap(), message);
             }
         }
 

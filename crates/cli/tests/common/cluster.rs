@@ -235,6 +235,15 @@ impl Hosts {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// Cuts two hosts off from each other, and from nobody else.
+    pub fn part(&self, hosts: [usize; 2]) {
+        for (host, other) in [(hosts[0], hosts[1]), (hosts[1], hosts[0])] {
+            let rule = format!("ip saddr 10.78.0.{other} drop");
+            let output = self.filter(self.inits[host - 1], "ip", "input", &rule).unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+    }
+
     /// Ends what [`stall`](Self::stall) or [`refuse`](Self::refuse) has begun there.
     pub fn pass(&self, host: usize) {
         must(&mut self.in_network_of(self.inits[host - 1], "nft delete table ip test"));

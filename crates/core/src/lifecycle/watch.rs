@@ -17,8 +17,9 @@
 //! know, and open others. A PE in another pid namespace, or that could not read /proc, is not
 //! watched.
 //!
-//! On several hosts, a PE watches those of its node, and the node's agent. When the agent has
-//! ended, nobody publishes what becomes of PEs elsewhere: then they are lost.
+//! On several hosts, a PE watches the node's agent, which publishes the deaths of all PEs in one
+//! order. When the agent has ended, nobody does: then the PEs elsewhere are lost, and those of the
+//! node watch each other.
 
 use crate::base::clock::rough_now;
 use crate::base::error::{Cause, Lost};
@@ -85,15 +86,17 @@ impl Watch {
         let Ok(mut pidfds) = self.pidfds.try_lock() else { return };
         let living = |pe: &usize| *pe != self.me && !matches!(control.state(*pe), State::Dead(_));
         let npes = pidfds.len() - 1;
-        let mut known: Vec<(usize, Identity)> = (0..npes)
-            .filter(living)
-            .filter_map(|pe| {
-                Some((pe, control.identity(pe).filter(|who| who.namespace == self.namespace)?))
-            })
-            .collect();
         let lost = |agent: &&Agent| agent.far.iter().all(|&pe| control.departure(pe).is_some());
         let agent = self.agent.as_ref().filter(|agent| !lost(agent));
-        known.extend(agent.map(|agent| (npes, agent.who)));
+        let known: Vec<(usize, Identity)> = match agent {
+            Some(agent) => vec![(npes, agent.who)],
+            None => (0..npes)
+                .filter(living)
+                .filter_map(|pe| {
+                    Some((pe, control.identity(pe).filter(|who| who.namespace == self.namespace)?))
+                })
+                .collect(),
+        };
         for &(pe, who) in &known {
             if pidfds[pe].is_none() {
                 pidfds[pe] = open(who);
@@ -226,6 +229,27 @@ mod tests {
             ));
             assert_eq!((control.identity(1), control.state(0)), (None, State::Joined));
         }
+    }
+
+    /// PEs publish no deaths while they have an agent, which has the order of all of them.
+    #[test]
+    fn an_agent_publishes_deaths_while_it_runs() {
+        let ((child, who), (agent, of_agent)) = (sleeper(), sleeper());
+        let control = JobFile::create(3, 1).unwrap().into_control().unwrap();
+        let mine = Identity::mine().unwrap();
+        for (pe, who) in [(0, mine), (1, who)] {
+            control.introduce(pe, who);
+        }
+        assert!((0..3).all(|pe| control.step(pe, State::Empty, State::Joined)));
+        let watch = Watch::new(0, 3, mine).with_agent(Some(of_agent.pid as i32), vec![2]);
+        watch.check_now(&control);
+        end(child);
+        (0..3).for_each(|_| watch.check_now(&control));
+        assert_eq!([1, 2].map(|pe| control.state(pe)), [State::Joined; 2]);
+        end(agent);
+        (0..2).for_each(|_| watch.check_now(&control));
+        assert_eq!(control.state(2), State::Dead(Cause::Host(Lost::Closed)));
+        assert!(matches!(control.state(1), State::Dead(Cause::Signal(libc::SIGKILL) | UNKNOWN)));
     }
 
     /// The process id of an ended PE is now that of another process.

@@ -2,20 +2,22 @@
 
 use super::common::FENCE;
 use super::mesh::{self, Mesh, News};
+use super::order::{Effect, Order};
 use super::pulse::Pulse;
 use super::{fork, post, successor};
 use anyhow::{Context, Result};
+use memonet_control::deaths::Deaths;
 use memonet_control::departures::Departures;
 use memonet_control::events::{forget, listen};
-use memonet_control::messages::ToLauncher;
+use memonet_control::messages::AmongAgents;
 use memonet_core::Cause;
-use memonet_core::unstable::launch::{JobFile, State, UNKNOWN, end_of};
+use memonet_core::unstable::launch::{JobFile, Place, State, UNKNOWN, end_of};
 use memonet_tcp::agent::{AgentBroker, Job, Listener, Switchboard};
 use memonet_wireup::pmi::{Pmi, Relay};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a launcher may take to end the session of a PE that has ended.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
@@ -137,10 +139,14 @@ fn number_here(pidfd: &OwnedFd) -> Option<i32> {
 /// The agent while its PEs run.
 struct Watch {
     job: JobFile,
+    own: u32,
     node_of: Vec<u32>,
     departures: Departures,
     switchboard: Switchboard,
     mesh: Mesh,
+    order: Order,
+    /// Deaths on this node that are not in the order.
+    deaths: Deaths,
     /// What the other agents were told of this node's PEs.
     told: Vec<State>,
     /// All agents know that the job is to exit.
@@ -185,24 +191,37 @@ impl Watch {
             let _ = post::send(guest, b"place", &[file.fd(), seat.as_fd()]);
         }
         let told = vec![State::Empty; processes.len()];
-        let (exiting, can_report) = (false, true);
-        Ok(Watch { job: file, node_of, departures, switchboard, mesh, told, exiting, can_report })
+        Ok(Watch {
+            job: file,
+            own: node,
+            order: Order::new(node, node_of.clone()),
+            node_of,
+            departures,
+            switchboard,
+            mesh,
+            deaths: Deaths::default(),
+            told,
+            exiting: false,
+            can_report: true,
+        })
     }
 
     fn run(mut self, mut processes: Vec<Process>) -> Result<()> {
-        for process in processes.iter_mut().filter(|process| process.pidfd.is_none()) {
-            self.job.depart(process.pe as usize, UNKNOWN);
+        for number in 0..processes.len() {
+            if processes[number].pidfd.is_none() {
+                self.bury(processes[number].pe, number, UNKNOWN);
+            }
         }
         self.tell_states(&processes);
         while processes.iter().any(|process| process.pidfd.is_some()) {
-            let (news, events) = self.mesh.pass()?;
+            let (news, events) = self.mesh.pass(self.deaths.due())?;
             news.into_iter().for_each(|news| self.learn(news));
             for event in events {
                 match event {
                     DEPARTURES => self.departures.clear(),
                     UNREACHED => {
                         for (from, to) in self.switchboard.take_unreached() {
-                            self.mesh.tell(ToLauncher::Unreached { from, to });
+                            self.mesh.tell(None, &AmongAgents::Unreached { from, to });
                         }
                     }
                     number => self.look_at_end(&mut processes, number)?,
@@ -211,6 +230,7 @@ impl Watch {
             self.follow_successors(&mut processes)?;
             self.tell_exit();
             self.tell_states(&processes);
+            self.publish_overdue();
             // The other agents know before a launcher may keep this one waiting.
             self.mesh.flush()?;
             processes.iter_mut().for_each(Process::end_session);
@@ -226,41 +246,94 @@ impl Watch {
     /// What another agent has told, or its loss.
     fn learn(&mut self, news: News) {
         match news {
-            News::State { node, pe, state } => {
-                if self.node_of.get(pe as usize) == Some(&node) {
-                    self.replicate(pe, State::from_word(state));
+            // What it has said before this one took it for lost.
+            News::Said { node, .. } if self.order.is_lost(node) => {}
+            News::Said { node, message } => {
+                match message {
+                    AmongAgents::State { pe, state } => {
+                        self.replicate(pe, State::from_word(state));
+                    }
+                    AmongAgents::Exit { status } => {
+                        self.exiting = true;
+                        self.job.exit(status);
+                    }
+                    AmongAgents::Unreached { from, to } => {
+                        if self.node_of.get(from as usize) == Some(&node) {
+                            self.switchboard.unreached(from, to);
+                        }
+                    }
+                    _ => {}
                 }
-            }
-            News::Exit { status } => {
-                self.exiting = true;
-                self.job.exit(status);
-            }
-            News::Unreached { node, from, to } => {
-                if self.node_of.get(from as usize) == Some(&node) {
-                    self.switchboard.unreached(from, to);
-                }
+                self.order.hear(node, message);
             }
             News::Lost { node, how, why } => {
-                let dead = State::Dead(Cause::Host(how));
-                let pes = (0..self.node_of.len()).filter(|&pe| self.node_of[pe] == node);
-                for pe in pes.collect::<Vec<_>>() {
-                    self.replicate(pe as u32, dead);
+                self.report(&why);
+                self.order.lost(node, how);
+            }
+        }
+        self.keep_order();
+    }
+
+    fn report(&self, text: &str) {
+        if self.can_report {
+            eprintln!("memonet: {text}");
+        }
+    }
+
+    /// Does what the order of deaths asks for.
+    fn keep_order(&mut self) {
+        for effect in self.order.take() {
+            match effect {
+                Effect::Tell(to, message) => self.mesh.tell(to, &message),
+                Effect::Publish { pe, cause, nth } => {
+                    self.deaths.ordered(pe as usize);
+                    self.job.die(pe as usize, cause, Place::nth(nth));
+                    self.switchboard.departed(pe);
                 }
-                if self.can_report {
-                    eprintln!("memonet: {why}");
+                Effect::Left(pe) => self.replicate(pe, State::Done),
+                Effect::Close(node) => {
+                    let name = self.mesh.name(node);
+                    self.report(&format!("the agent of {name} is lost, as another one says"));
+                    self.mesh.close(node);
                 }
             }
         }
     }
 
+    /// Has the record of a PE of another node say what an agent tells, but for a death, which has
+    /// its place in the order.
     fn replicate(&self, pe: u32, state: State) {
-        self.job.replicate(pe as usize, state);
-        self.tell_switchboard(pe, state);
+        let is_elsewhere = self.node_of[pe as usize] != self.own;
+        if is_elsewhere && !matches!(state, State::Dead(_)) {
+            self.job.replicate(pe as usize, state);
+            if state == State::Done {
+                self.switchboard.departed(pe);
+            }
+        }
     }
 
-    fn tell_switchboard(&self, pe: u32, state: State) {
-        if matches!(state, State::Dead(_) | State::Done) {
-            self.switchboard.departed(pe);
+    /// The process of a PE has ended. If it has not left in order, all agents are told.
+    fn bury(&mut self, pe: u32, number: usize, cause: Cause) {
+        if self.job.state(pe as usize) == State::Done {
+            self.job.depart(pe as usize, cause);
+            return;
+        }
+        self.deaths.told(pe as usize, cause, Instant::now());
+        self.tell_state(pe, number, State::Dead(cause));
+    }
+
+    fn tell_state(&mut self, pe: u32, number: usize, state: State) {
+        self.told[number] = state;
+        self.mesh.tell(None, &AmongAgents::State { pe, state: state.to_word() });
+        self.order.state(pe, state);
+        self.keep_order();
+    }
+
+    /// Publishes deaths on this node that were not ordered in time.
+    fn publish_overdue(&mut self) {
+        for (pe, cause) in self.deaths.overdue(Instant::now()) {
+            self.job.depart(pe, cause);
+            self.switchboard.departed(pe as u32);
         }
     }
 
@@ -270,7 +343,7 @@ impl Watch {
         self.follow(process, number)?;
         let Some(pidfd) = process.pidfd.take_if(|pidfd| has_ended(pidfd)) else { return Ok(()) };
         forget(self.mesh.events(), &pidfd)?;
-        self.job.depart(process.pe as usize, end_of(process.seen, pidfd.as_fd()));
+        self.bury(process.pe, number as usize, end_of(process.seen, pidfd.as_fd()));
         Ok(())
     }
 
@@ -301,24 +374,22 @@ impl Watch {
         if let Some(status) = self.job.exit_status()
             && !std::mem::replace(&mut self.exiting, true)
         {
-            self.mesh.tell(ToLauncher::Exit { status });
+            self.mesh.tell(None, &AmongAgents::Exit { status });
         }
     }
 
     /// Tells what has become of the node's PEs, if that is new.
     fn tell_states(&mut self, processes: &[Process]) {
-        let mut all: Vec<_> = processes.iter().zip(&mut self.told).collect();
-        // The PE that died first is to blame elsewhere, too.
-        all.sort_by_key(|(process, _)| self.job.death(process.pe as usize));
-        for (process, told) in all {
-            let state = self.job.state(process.pe as usize);
-            if state == State::Empty || state == *told {
-                continue;
-            }
-            *told = state;
-            self.mesh.tell(ToLauncher::State { pe: process.pe, state: state.to_word() });
-            if matches!(state, State::Dead(_) | State::Done) {
-                self.switchboard.departed(process.pe);
+        for (number, process) in processes.iter().enumerate() {
+            let (pe, told) = (process.pe, self.told[number]);
+            let state = self.job.state(pe as usize);
+            // Its death was told when its process ended.
+            let is_told = matches!(told, State::Dead(_)) || state == told;
+            if state != State::Empty && !is_told && !matches!(state, State::Dead(_)) {
+                self.tell_state(pe, number, state);
+                if state == State::Done {
+                    self.switchboard.departed(pe);
+                }
             }
         }
     }

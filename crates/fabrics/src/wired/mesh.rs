@@ -2,21 +2,21 @@
 //!
 //! Each agent has one to each other: the one of the higher node asks for it. The streams come from
 //! the switchboards, as those of PEs do, so both ends have proved that they are of the job. What
-//! goes over them is the [control stream](memonet_control) of an agent and its launcher: each agent
-//! tells all others what it would tell its launcher.
+//! goes over them has the form of the [control stream](memonet_control) of an agent and its
+//! launcher.
 //!
-//! A stream that is made later than something was told begins with all that was told. An agent that
-//! has finished closes its direction, and reads until the other agents have closed theirs, or two
+//! What an agent tells another one before there is a stream waits for it. An agent that has
+//! finished closes its direction, and reads until the other agents have closed theirs, or two
 //! seconds: what it has said would be lost if it closed with something unread. So the agents of a
 //! job end together where its PEs do.
 
 use super::pulse::Pulse;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 use memonet_control::START;
 use memonet_control::codec::decode;
 use memonet_control::events::{self, listen};
 use memonet_control::frames::{Piece, version};
-use memonet_control::messages::ToLauncher;
+use memonet_control::messages::AmongAgents;
 use memonet_control::stream::{Receiver, Sender};
 use memonet_control::vigil::{SILENCE, Vigil};
 use memonet_core::Lost;
@@ -37,12 +37,8 @@ const DATAGRAMS: u64 = EVENTS * 2 + 1;
 /// What an agent learns of another node.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
-    /// What has become of a PE there.
-    State { node: u32, pe: u32, state: u64 },
-    /// A PE there has ended the whole job with this status.
-    Exit { status: u8 },
-    /// The PE `from` there has got no stream to the PE `to`.
-    Unreached { node: u32, from: u32, to: u32 },
+    /// Its agent says this.
+    Said { node: u32, message: AmongAgents },
     /// It is lost, and why.
     Lost { node: u32, how: Lost, why: String },
 }
@@ -63,6 +59,8 @@ struct Peer {
     stage: Stage,
     vigil: Vigil,
     link: Option<(Sender<OwnedFd>, Receiver<OwnedFd>)>,
+    /// What it is told once there is a stream.
+    waiting: Vec<AmongAgents>,
     /// Nothing follows from it.
     has_closed: bool,
 }
@@ -75,8 +73,6 @@ pub struct Mesh {
     node: u32,
     /// All nodes; nothing is done with this one.
     peers: Vec<Peer>,
-    /// All that was told.
-    told: Vec<ToLauncher>,
     began: Instant,
 }
 
@@ -89,6 +85,7 @@ impl Mesh {
             stage: Stage::Awaited,
             vigil: Vigil::begin(now),
             link: None,
+            waiting: Vec::new(),
             has_closed: false,
         };
         let peers = broker.job().nodes.iter().map(|node| peer(&node.name)).collect();
@@ -98,7 +95,7 @@ impl Mesh {
         for lower in 0..node {
             broker.connect(broker.job().agent_of(lower))?;
         }
-        Ok(Mesh { events, broker, pulse, node, peers, told: vec![], began: now })
+        Ok(Mesh { events, broker, pulse, node, peers, began: now })
     }
 
     /// What the agent waits for: events of the mesh, and others with numbers below [`EVENTS`].
@@ -106,11 +103,26 @@ impl Mesh {
         &self.events
     }
 
-    /// Tells all other agents.
-    pub fn tell(&mut self, message: ToLauncher) {
-        let links = self.peers.iter_mut().filter_map(|peer| peer.link.as_mut());
-        links.for_each(|(to, _)| to.send(&message));
-        self.told.push(message);
+    /// Tells another agent, or all others.
+    pub fn tell(&mut self, to: Option<u32>, message: &AmongAgents) {
+        for node in self.others().filter(|&node| to.is_none_or(|to| to == node)) {
+            let peer = &mut self.peers[node as usize];
+            match (&mut peer.link, peer.stage) {
+                (Some((to, _)), _) => to.send(message),
+                (None, Stage::Awaited) => peer.waiting.push(message.clone()),
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// Takes a node for lost, because others say so.
+    pub fn close(&mut self, node: u32) {
+        let peer = &mut self.peers[node as usize];
+        (peer.stage, peer.link, peer.waiting) = (Stage::Lost, None, Vec::new());
+    }
+
+    pub fn name(&self, node: u32) -> &str {
+        &self.peers[node as usize].name
     }
 
     /// Whether all streams are made, or never will be.
@@ -123,11 +135,11 @@ impl Mesh {
         (0..self.peers.len() as u32).filter(move |&node| node != own)
     }
 
-    /// Sends what waits, and waits for events, until the next heartbeat at most. Gives what was
-    /// learnt, and events that are not the mesh's.
-    pub fn pass(&mut self) -> Result<(Vec<News>, Vec<u64>)> {
+    /// Sends what waits, and waits for events, until `next` or the next heartbeat at most. Gives
+    /// what was learnt, and events that are not the mesh's.
+    pub fn pass(&mut self, next: Option<Instant>) -> Result<(Vec<News>, Vec<u64>)> {
         self.flush()?;
-        let next_beat = self.peers.iter().map(|peer| peer.vigil.next()).min();
+        let next_beat = self.peers.iter().map(|peer| peer.vigil.next()).chain(next).min();
         let mut others = events::wait(&self.events, next_beat)?;
         let now = Instant::now();
         self.peers.iter_mut().for_each(|peer| peer.vigil.pass(now));
@@ -196,16 +208,17 @@ impl Mesh {
     /// A stream to an agent is there.
     fn link(&mut self, node: u32, socket: OwnedFd) -> Result<()> {
         let mut to = Sender::new(socket.try_clone().context("dup")?)?;
-        self.told.iter().for_each(|message| to.send(message));
         let from = Receiver::new(socket)?;
         listen(&self.events, from.fd(), EVENTS + u64::from(node) * 2)?;
         let peer = &mut self.peers[node as usize];
+        peer.waiting.drain(..).for_each(|message| to.send(&message));
         (peer.stage, peer.link) = (Stage::Linked, Some((to, from)));
         peer.vigil.hear(Instant::now());
         Ok(())
     }
 
     fn hear(&mut self, node: u32, now: Instant, news: &mut Vec<News>) -> Result<()> {
+        let (nodes, pes) = (self.peers.len(), self.broker.job().node_of.len());
         let peer = &mut self.peers[node as usize];
         let Some((_, from)) = &mut peer.link else { return Ok(()) };
         let read = from.read();
@@ -214,18 +227,12 @@ impl Mesh {
         }
         let mut heard = || -> Result<()> {
             while let Some(piece) = from.next_piece()? {
-                match understand(piece)? {
-                    Some(ToLauncher::State { pe, state }) => {
-                        news.push(News::State { node, pe, state });
-                    }
-                    Some(ToLauncher::Exit { status }) => news.push(News::Exit { status }),
-                    Some(ToLauncher::Unreached { from, to }) => {
-                        news.push(News::Unreached { node, from, to });
-                    }
-                    Some(ToLauncher::Finished {}) => peer.stage = Stage::Finished,
-                    Some(_) => bail!("it says what agents do not say to each other"),
-                    None => {}
+                let Some(message) = understand(piece)? else { continue };
+                ensure!(is_of(&message, nodes, pes), "it names what this job does not have");
+                if message == (AmongAgents::Finished {}) {
+                    peer.stage = Stage::Finished;
                 }
+                news.push(News::Said { node, message });
             }
             Ok(())
         };
@@ -245,9 +252,8 @@ impl Mesh {
     }
 
     fn lose(&mut self, node: u32, how: Lost, why: String, news: &mut Vec<News>) {
-        let peer = &mut self.peers[node as usize];
-        (peer.stage, peer.link) = (Stage::Lost, None);
-        let why = format!("the agent of {} is lost: {why}", peer.name);
+        self.close(node);
+        let why = format!("the agent of {} is lost: {why}", self.name(node));
         news.push(News::Lost { node, how, why });
     }
 
@@ -268,7 +274,7 @@ impl Mesh {
 
     /// Says that this agent has finished, and waits until the others have taken it.
     pub fn finish(mut self) -> Result<()> {
-        self.tell(ToLauncher::Finished {});
+        self.tell(None, &AmongAgents::Finished {});
         let end = Instant::now() + LAST_WAIT;
         let mut closed = vec![false; self.peers.len()];
         let speaks = |peer: &Peer| peer.link.is_some() && !peer.has_closed;
@@ -282,14 +288,14 @@ impl Mesh {
                     let _ = shutdown(from.fd().as_fd(), Shutdown::Write);
                 }
             }
-            self.pass()?;
+            self.pass(None)?;
         }
         Ok(())
     }
 }
 
 /// A message of another agent, if the piece is one.
-fn understand(piece: Piece) -> Result<Option<ToLauncher>> {
+fn understand(piece: Piece) -> Result<Option<AmongAgents>> {
     match piece {
         Piece::Heartbeat => Ok(None),
         Piece::Greeting(theirs) if theirs == version() => Ok(None),
@@ -299,5 +305,20 @@ fn understand(piece: Piece) -> Result<Option<ToLauncher>> {
         )),
         Piece::Foreign(_) => Err(anyhow!("what it says does not begin with a greeting")),
         Piece::Message(bytes) => decode(&bytes).map(Some),
+    }
+}
+
+/// Whether a message names nodes and PEs of the job alone.
+fn is_of(message: &AmongAgents, nodes: usize, pes: usize) -> bool {
+    match message {
+        AmongAgents::State { pe, .. } => (*pe as usize) < pes,
+        AmongAgents::Lost { node, .. } => (*node as usize) < nodes,
+        AmongAgents::Follow { order: entries } | AmongAgents::Order { entries } => {
+            entries.iter().all(|entry| {
+                entry.nodes.iter().all(|&node| (node as usize) < nodes)
+                    && entry.pes.iter().all(|&(pe, _)| (pe as usize) < pes)
+            })
+        }
+        AmongAgents::Unreached { .. } | AmongAgents::Exit { .. } | AmongAgents::Finished {} => true,
     }
 }

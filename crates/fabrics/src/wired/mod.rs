@@ -31,18 +31,16 @@
 //! | nothing is left when all PEs have ended | E1, E2 below |
 //! | a program's MPI may use the launcher's connection, before memonet or after it | PMI-1: the agent has a copy of each connection and ends its session when the PE has ended, unless MPI has; Slurm's MPI finds a [relay](memonet_wireup::pmi::Relay). PMIx: [a child](memonet_wireup::pmix) has the session, so that MPI is the first in this process to begin one |
 //!
-//! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which publishes the death on its
-//! node and tells all other agents. A PE hands its pidfd over before it gets the job's memory, so
-//! no PE of the job is unwatched. D2. *Of a host or an agent:* the stream to the agent ends, or
-//! nothing was heard of it for 2.4 seconds, on the stream or by datagram, or the stream was not
-//! made within fifteen. Each other agent publishes the deaths of its PEs. D3. *Of this node's own
-//! agent:* each PE watches it ([`Place::agent`](memonet_core::unstable::Place)); without it, all
-//! PEs elsewhere are lost, and those of the node watch each other. D4. A death is told on the
-//! stream on which what the PE had finished before was told, so no agent takes a PE that has left
-//! in order for dead.
-//!
-//! Agents tell each other, each to each, and none is the first among them: a node whose PEs have
-//! ended takes nothing with it. So nodes may see two deaths in different orders.
+//! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which tells all other agents. A PE
+//! hands its pidfd over before it gets the job's memory, so no PE of the job is unwatched. D2. *Of a
+//! host or an agent:* the stream to the agent ends, or nothing was heard of it for 2.4 seconds, on
+//! the stream or by datagram, or the stream was not made within fifteen. All its PEs are dead then
+//! that had not left. D3. *Of this node's own agent:* each PE watches it
+//! ([`Place::agent`](memonet_core::unstable::Place)); without it, all PEs elsewhere are lost, and
+//! those of the node watch each other. D4. A death is told on the stream on which what the PE had
+//! finished before was told, so no agent takes a PE that has left in order for dead. D5. One agent
+//! gives all deaths their [order](order), in which the agents publish them. When it ends, the next
+//! one goes on with that.
 //!
 //! **Ends.** E1. An agent ends when the pidfds of all its PEs are readable, as their ends make
 //! them. It waits for nothing else for longer than two seconds. E2. A leader that dies before its
@@ -67,6 +65,7 @@ mod common;
 mod fork;
 mod mesh;
 mod node;
+mod order;
 mod post;
 mod pulse;
 mod successor;

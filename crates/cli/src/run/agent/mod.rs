@@ -5,7 +5,6 @@
 //! memory, starts the PEs and watches them as a launcher does on one machine, and keeps the records
 //! of all other PEs as their hosts tell.
 
-mod deaths;
 mod input;
 mod libfabric;
 mod line;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use memonet_control::codec::Bytes;
+use memonet_control::deaths::Deaths;
 use memonet_control::departures::Departures;
 use memonet_control::events::{self, forget, listen};
 use memonet_control::messages::{Death, Order, ToAgent, ToLauncher};
@@ -15,7 +16,6 @@ use memonet_core::unstable::recorder::file::RecordFile;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::deaths::Deaths;
 use super::input::Input;
 use super::line::Line;
 use super::prepare::Ready;

@@ -1,14 +1,15 @@
-//! Deaths of this host's PEs that the launcher has not put in order yet.
+//! Deaths of an agent's own PEs that whoever orders deaths has not put in order yet: the launcher,
+//! or without one of memonet's, another agent.
 //!
-//! The head of [hosts](crate::run::hosts) has the contract and the proof. Nothing here reads a
-//! clock.
+//! Both have the contract and the proof with them: `run/hosts` of the command, and `wired/order.rs`
+//! of `memonet_fabrics`. Nothing here reads a clock.
 
 use std::time::{Duration, Instant};
 
 use memonet_core::Cause;
 
-/// How long the launcher may take to order a death. It takes some milliseconds, unless it is
-/// stopped or cut off. Together with the ways to and from it, less than the 0.3 s within which a
+/// How long it may take to order a death. It takes some milliseconds, unless who does it is stopped
+/// or cut off. Together with the ways to and from it, less than the 0.3 s within which a
 /// death is known.
 const ORDER: Duration = Duration::from_millis(250);
 
@@ -19,22 +20,22 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// A PE has died, of which the launcher is told now.
+    /// A PE has died, which is told now.
     pub fn told(&mut self, pe: usize, cause: Cause, now: Instant) {
         self.waiting.push((pe, cause, now + ORDER));
     }
 
-    /// The launcher has ordered the death of a PE.
+    /// The death of a PE was ordered.
     pub fn ordered(&mut self, pe: usize) {
         self.waiting.retain(|&(other, ..)| other != pe);
     }
 
-    /// When a death is to be published without the launcher.
+    /// When a death is to be published without an order.
     pub fn due(&self) -> Option<Instant> {
         self.waiting.iter().map(|&(.., due)| due).min()
     }
 
-    /// Takes the deaths that the launcher has not ordered in time.
+    /// Takes the deaths that were not ordered in time.
     pub fn overdue(&mut self, now: Instant) -> Vec<(usize, Cause)> {
         let late = self.waiting.extract_if(.., |&mut (.., due)| due <= now);
         late.map(|(pe, cause, _)| (pe, cause)).collect()
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_launcher_delays_a_death_for_a_while() {
+    fn silence_delays_a_death_for_a_while() {
         let began = Instant::now();
         let at = |ms| began + Duration::from_millis(ms);
         let mut deaths = Deaths::default();
@@ -57,7 +58,7 @@ mod tests {
         deaths.ordered(1);
         assert_eq!((deaths.due(), deaths.overdue(at(249))), (Some(at(250)), vec![]));
         assert_eq!(deaths.overdue(at(250)), [(3, Cause::Signal(9))]);
-        // Each is published once, also if the launcher orders it later.
+        // Each is published once, also if it is ordered later.
         deaths.ordered(3);
         assert_eq!((deaths.due(), deaths.overdue(at(349))), (Some(at(350)), vec![]));
         assert_eq!(deaths.overdue(at(1000)), [(2, Cause::Signal(11))]);
