@@ -169,7 +169,7 @@ fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> 
             }
             signal.map_or(Ok(()), |signal| word(signal.at, 8))
         }
-        Ask::Key { pe: other, step: KeyStep::Admit | KeyStep::AdmitAlone, .. } if other != pe => {
+        Ask::Key { pe: other, step: KeyStep::Admit | KeyStep::AdmitOnly, .. } if other != pe => {
             Err("a PE admits keys to its own parts of windows alone")
         }
         Ask::Key { region: 0, .. } => Err("only parts of restricted windows have keys"),

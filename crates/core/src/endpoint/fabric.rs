@@ -371,15 +371,14 @@ pub trait Fabric: Send + Sync {
     fn close_part(&self, _region: u32) {}
 
     /// This PE's own part of the restricted window in `region` has a new key: hardware that
-    /// compares keys refuses writes to the part that carry another. Earlier keys stay valid beside
-    /// it unless it is `alone`. Called before any PE carries the key.
+    /// compares keys refuses writes to the part that carry another. Earlier keys stay valid beside    /// it unless it is the `only` one. Called before any PE carries the key.
     ///
     /// A key is no secret: the library has checked an operation before it gets here. The hardware
     /// protects memory from what has not gone through the library, or is late.
     ///
     /// # Errors
     /// Errors of the network.
-    fn admit_key(&self, _region: u32, _key: u64, _alone: bool) -> Result<()> {
+    fn admit_key(&self, _region: u32, _key: u64, _only: bool) -> Result<()> {
         Ok(())
     }
 

@@ -246,7 +246,7 @@ pub enum KeyStep {
     /// [`Fabric::admit_key`](crate::endpoint::fabric::Fabric::admit_key), beside earlier keys.
     Admit,
     /// The same, alone.
-    AdmitAlone,
+    AdmitOnly,
 }
 
 /// An atomic operation on a word.
@@ -324,7 +324,7 @@ const OPERATIONS: [AtomicOp; 5] =
 const COMPARE_SWAP: u8 = OPERATIONS.len() as u8;
 const COMMAND_STEPS: [CommandStep; 4] =
     [CommandStep::Keep, CommandStep::Drop, CommandStep::Test, CommandStep::Complete];
-const KEY_STEPS: [KeyStep; 3] = [KeyStep::Carry, KeyStep::Admit, KeyStep::AdmitAlone];
+const KEY_STEPS: [KeyStep; 3] = [KeyStep::Carry, KeyStep::Admit, KeyStep::AdmitOnly];
 /// Of a put: the source may change.
 const REUSE: u8 = 1;
 const SIGNAL_SET: u8 = 2;
@@ -701,7 +701,7 @@ mod tests {
             Ask::Command { to: at, len: 1, signal: None, step: CommandStep::Complete },
             Ask::Key { pe: 3, region: 2, key: u64::MAX, step: KeyStep::Carry },
             Ask::Key { pe: 3, region: 2, key: 0, step: KeyStep::Admit },
-            Ask::Key { pe: 3, region: 2, key: 1, step: KeyStep::AdmitAlone },
+            Ask::Key { pe: 3, region: 2, key: 1, step: KeyStep::AdmitOnly },
             Ask::Get { from: at, len: 77 },
             Ask::Atomic { at, size: 8, what: Atomic::Op(AtomicOp::Xor, 5) },
             Ask::Atomic { at, size: 2, what: Atomic::CompareSwap { expected: 1, new: 2 } },

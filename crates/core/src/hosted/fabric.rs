@@ -324,8 +324,8 @@ impl<P: Port> Fabric for HostedFabric<P> {
         }
     }
 
-    fn admit_key(&self, region: u32, key: u64, alone: bool) -> Result<()> {
-        let step = if alone { KeyStep::AdmitAlone } else { KeyStep::Admit };
+    fn admit_key(&self, region: u32, key: u64, only: bool) -> Result<()> {
+        let step = if only { KeyStep::AdmitOnly } else { KeyStep::Admit };
         self.ask_key(self.port.pe(), region, key, step)
     }
 

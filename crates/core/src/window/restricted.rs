@@ -347,12 +347,12 @@ impl Restricted {
     }
 
     /// Has the hardware admit writes to this PE's part that carry the key of the grant in force,
-    /// beside earlier keys or alone.
-    fn admit(&self, alone: bool) -> Result<()> {
+    /// beside earlier keys or as the only one.
+    fn admit(&self, only: bool) -> Result<()> {
         let Some(fabric) = self.pe.far_fabric() else { return Ok(()) };
         let word = |field| own_grant_word(&self.pe, self.key, field);
         let key = hardware_key(word(offset_of!(Grant, nonce)), word(offset_of!(Grant, epoch)));
-        fabric.admit_key(self.region(), key, alone)
+        fabric.admit_key(self.region(), key, only)
     }
 
     /// Has the hardware's writes to a home's part carry the key of a grant, if this PE may write.

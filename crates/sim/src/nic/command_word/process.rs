@@ -121,7 +121,7 @@ impl Process {
     pub(super) fn key(&mut self, pe: u32, region: u32, key: u64, step: KeyStep) -> bool {
         let key = (key ^ key >> 32) as u32;
         if step != KeyStep::Carry {
-            return self.keys.admit_new(region, key, step == KeyStep::AdmitAlone);
+            return self.keys.admit_new(region, key, step == KeyStep::AdmitOnly);
         }
         self.keys.carry(pe, region, key);
         let to_region = self.words.iter_mut().filter(|placed| {
