@@ -26,7 +26,7 @@ impl Copies {
     /// that is there already.
     pub(crate) fn join(pe: &Arc<Pe>, members: &[usize], slot: usize) -> Result<Option<Arc<Self>>> {
         // Where PEs share nodes, these have faster ways.
-        let asks = members.len() >= LEAST && pe.has_far() && !pe.record().is_mixed();
+        let asks = members.len() >= LEAST && pe.has_fabric() && !pe.record().is_mixed();
         let Some(offered) = (if asks { pe.fabric().copied_writes() } else { None }) else {
             return Ok(None);
         };

@@ -175,7 +175,7 @@ impl Pe {
     /// Whether all peers are far.
     #[inline]
     pub(crate) fn is_all_far(&self) -> bool {
-        self.has_far() && !self.near_peers
+        self.has_fabric() && !self.near_peers
     }
 
     /// Turns the checks that cost time on or off.
@@ -232,7 +232,8 @@ impl Pe {
         self.fabric.as_deref()?.clock()
     }
 
-    pub(crate) fn has_far(&self) -> bool {
+    /// Whether this PE has a fabric, to reach PEs that are not near.
+    pub(crate) fn has_fabric(&self) -> bool {
         self.fabric.is_some()
     }
 

@@ -75,7 +75,7 @@ impl Job {
 
     /// Name of the fabric to far peers; `None` when all peers are near.
     pub fn fabric(&self) -> Option<&'static str> {
-        self.pe.has_far().then(|| self.pe.fabric().name())
+        self.pe.has_fabric().then(|| self.pe.fabric().name())
     }
 
     /// What operations on far memory cost: the same at every PE. `None` where all memory is near,
@@ -210,7 +210,7 @@ impl Job {
     #[track_caller]
     pub fn is_quiet(&self) -> Result<bool> {
         self.pe.call("Job::is_quiet", None, || {
-            match self.pe.has_far() {
+            match self.pe.has_fabric() {
                 true => self
                     .pe
                     .fabric()

@@ -69,7 +69,7 @@ impl Pe {
             }
             false => quiet,
         };
-        if self.has_far() && !self.fabric().outlives_pes() {
+        if self.has_fabric() && !self.fabric().outlives_pes() {
             let gone = |pe| self.control().state(pe).departed().is_some();
             wait::until(self, Terms::forever(Awaiting::Leave), || {
                 (0..self.npes()).all(gone).then_some(())

@@ -297,7 +297,7 @@ impl Job {
         Ok(match Forced::read()? {
             Some(Forced::Tree) => Choice::Tree,
             Some(Forced::Sockets(group)) => Choice::Sockets(group),
-            Some(Forced::Network) if self.pe.has_far() => Choice::Network,
+            Some(Forced::Network) if self.pe.has_fabric() => Choice::Network,
             None if count <= datagrams::MOST_READERS && network::wins(&self.pe, count) => {
                 Choice::Network
             }

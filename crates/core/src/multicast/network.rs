@@ -12,7 +12,7 @@ const LEAST_READERS: usize = 2;
 
 /// Whether the network is asked to carry a channel to so many readers.
 pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
-    pe.has_far() && readers >= LEAST_READERS && pe.fabric().datagrams().is_some()
+    pe.has_fabric() && readers >= LEAST_READERS && pe.fabric().datagrams().is_some()
 }
 
 /// Membership of a group of the network.

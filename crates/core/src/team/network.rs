@@ -21,7 +21,7 @@ impl Network {
     /// Asks whether the network serves the team in this slot, unless the user forces another
     /// algorithm.
     pub(super) fn join(pe: &Pe, slot: usize, forced: Option<Forced>) -> Result<Network> {
-        let asks = slot == FIRST && pe.npes() > 1 && pe.has_far() && forced.is_none();
+        let asks = slot == FIRST && pe.npes() > 1 && pe.has_fabric() && forced.is_none();
         let offered = if asks { pe.fabric().collectives() } else { None };
         Ok(Network {
             most: offered.map_or(Ok(0), NetworkCollectives::join)?,

@@ -53,7 +53,7 @@ impl Pe {
     fn wake_completed(&self) {
         if self.may_have_written() {
             self.wake_each_written();
-        } else if self.polls() && !self.has_far() {
+        } else if self.polls() && !self.has_fabric() {
             polling::has_completed_nothing(self);
         }
     }

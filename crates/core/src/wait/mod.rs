@@ -157,7 +157,7 @@ fn stay_awake<R>(
         }
         let moved = pe.progress();
         // What a fabric does takes its time, but finding nothing takes little.
-        last = if pe.has_far() { cycles() } else { now };
+        last = if pe.has_fabric() { cycles() } else { now };
         gap |= pe.is_all_far() && !moved && last.saturating_sub(now) > most;
         if gap {
             disturbed(pe, &interference, last);

@@ -185,7 +185,7 @@ fn may_need_this_cpu(pe: &Pe, terms: &Terms<'_>) -> bool {
 /// more to do. So spinning before a yield ends after a while.
 fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
     let awaiting = &terms.awaiting;
-    let (Some(members), Some(done), false) = (awaiting.members(), awaiting.done(), pe.has_far())
+    let (Some(members), Some(done), false) = (awaiting.members(), awaiting.done(), pe.has_fabric())
     else {
         return true;
     };

@@ -112,7 +112,7 @@ impl Poll {
         // A plain store wakes nobody, a fabric may deliver without a wake-up, and a socket has
         // none.
         let is_needed = terms.awaiting.is_word()
-            || pe.has_far()
+            || pe.has_fabric()
             || pe.progress.sockets.load(Ordering::Relaxed) > 0;
         Poll {
             is_needed,

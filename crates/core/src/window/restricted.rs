@@ -485,7 +485,7 @@ impl Restricted {
 impl Drop for Restricted {
     fn drop(&mut self) {
         self.tell_recorder(false);
-        if self.pe.has_far() {
+        if self.pe.has_fabric() {
             // Writes under way may still use the mappings.
             self.pe.flush_far();
             if self.pe.fabric().serves_parts() {

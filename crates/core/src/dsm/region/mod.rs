@@ -438,7 +438,7 @@ impl<T: Plain> Region<T> {
         let me = self.pe.me() as u64 + 1;
         let word = self.pe.route(page % self.pe.npes(), self.home_word_at(page));
         let before = word.compare_swap(&self.pe, 0u64, me)?;
-        self.counters.sent(usize::from(self.pe.has_far()), 0);
+        self.counters.sent(usize::from(self.pe.has_fabric()), 0);
         let home = if before == 0 { me } else { before };
         self.homes[page].store(home as u32, Ordering::Relaxed);
         Ok(home as usize - 1)

@@ -192,7 +192,7 @@ impl<T: Plain> Region<T> {
             let version = self.pe.route(home, self.version_at(page));
             let signalled = version.signal(&self.pe, home, SignalOp::Add, 1);
             released = released.and(signalled.map_err(|error| *error));
-            self.counters.sent(usize::from(self.pe.has_far()), 0);
+            self.counters.sent(usize::from(self.pe.has_fabric()), 0);
         }
         self.pe.complete_writes()?;
         released?;

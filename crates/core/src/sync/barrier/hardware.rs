@@ -18,7 +18,7 @@ impl Hardware {
     /// members come to the same answer: it depends on the settings and on the fabric's answer,
     /// which are alike at all.
     pub(super) fn join(pe: &Pe, members: &[usize], slot: usize) -> Result<Option<Self>> {
-        let asks = pe.has_far() && members.len() > 1 && std::env::var_os(ENV_BARRIER).is_none();
+        let asks = pe.has_fabric() && members.len() > 1 && std::env::var_os(ENV_BARRIER).is_none();
         match if asks { pe.fabric().barrier() } else { None } {
             Some(offered) => {
                 let group = offered.join((slot != FIRST).then_some(members))?;

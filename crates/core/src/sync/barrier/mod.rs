@@ -780,7 +780,7 @@ impl Barrier {
         // A write that failed is this PE's error: it arrives all the same, so that the others do
         // not wait for ever.
         self.arrive_next(way)??;
-        if self.slot.pe.has_far() { self.slot.pe.surface() } else { Ok(()) }
+        if self.slot.pe.has_fabric() { self.slot.pe.surface() } else { Ok(()) }
     }
 
     /// [`next`](Self::next). The inner result is that of earlier writes.
