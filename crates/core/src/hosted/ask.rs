@@ -245,7 +245,7 @@ pub enum KeyStep {
     Carry,
     /// [`Fabric::admit_key`](crate::endpoint::fabric::Fabric::admit_key), beside earlier keys.
     Admit,
-    /// The same, alone.
+    /// The same, as the only key.
     AdmitOnly,
 }
 

@@ -38,10 +38,10 @@ impl Keys {
     }
 
     /// Has a region of this process admit a key, beside others or alone. Whether that is new.
-    pub(super) fn admit_new(&mut self, region: u32, key: u32, alone: bool) -> bool {
+    pub(super) fn admit_new(&mut self, region: u32, key: u32, only: bool) -> bool {
         let keys = self.admitted.entry(region).or_default();
         let before = keys.clone();
-        keys.retain(|&old| !alone && old != key);
+        keys.retain(|&old| !only && old != key);
         keys.push(key);
         *keys != before
     }
