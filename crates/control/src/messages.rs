@@ -97,6 +97,8 @@ pub struct PeWaits {
     pub last: String,
     /// Threads of its program; 0: not known.
     pub threads: u32,
+    /// Those of them that sleep until another thread wakes them.
+    pub idle: u32,
     /// Threads that wait, but for whose report was no room.
     pub lost: u32,
     /// The reports of its threads, as they have written them.
@@ -231,7 +233,7 @@ wire_struct!(Order {
 wire_struct!(Part { n, program, args });
 wire_struct!(Findings { cpus, heap, addresses, architecture, page, provider });
 wire_struct!(Death { pe, cause, joined, after_finalizing, sent, hint });
-wire_struct!(PeWaits { pe, state, activity, call, last, threads, lost, waits });
+wire_struct!(PeWaits { pe, state, activity, call, last, threads, idle, lost, waits });
 wire_enum!(ToAgent {
     0 => Job { order },
     1 => Start { job, heap },
@@ -350,10 +352,10 @@ mod tests {
     }
 
     fn pe_waits() -> impl Strategy<Value = PeWaits> {
-        let words = any::<(u32, u64, u8, String, String, u32, u32)>();
+        let words = any::<(u32, u64, u8, String, String, u32, u32, u32)>();
         (words, prop::collection::vec(bytes(), 0..3)).prop_map(|(words, waits)| {
-            let (pe, state, activity, call, last, threads, lost) = words;
-            PeWaits { pe, state, activity, call, last, threads, lost, waits }
+            let (pe, state, activity, call, last, threads, idle, lost) = words;
+            PeWaits { pe, state, activity, call, last, threads, idle, lost, waits }
         })
     }
 

@@ -8,7 +8,7 @@ import memonet
 
 def test_reports_of_long_waits(run):
     def body(job):
-        w = job.window(4)
+        w = job.window(4)  # this line makes the window
 
         def wait():
             w.wait_until(3, ">=", 5, timeout=2.0)  # this line waits for a word
@@ -34,6 +34,9 @@ def test_reports_of_long_waits(run):
         line = next(n for n, source in enumerate(lines, 1) if text in source)
         told = f"PE {pe} has waited [0-9.]+ s in {call} at [^ ]*{path.name}:{line} "
         assert re.search(told, ended.stderr), (told, ended.stderr)
+    made = next(n for n, source in enumerate(lines, 1) if "# this line makes the window" in source)
+    told = f"for word 3 of the window made at [^ ]*{path.name}:{made} to be >= 5; it is 0"
+    assert re.search(told, ended.stderr), (told, ended.stderr)
     assert "crates/" not in ended.stderr, ended.stderr
 
 

@@ -7,7 +7,9 @@
 //! that touch would then overlap. So both are whole nanoseconds here.
 //!
 //! An arrow is two events. A viewer fastens each to the last slice of its track that was written,
-//! so the end of an arrow follows its slice.
+//! so the end of an arrow follows its slice. Perfetto reads events by time, and those of one moment
+//! in the order of the file. It drops an arrow whose end it reads before its beginning, so the end
+//! is at a later moment.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write as _};

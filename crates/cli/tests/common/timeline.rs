@@ -26,7 +26,8 @@ pub struct Timeline {
     pub marks: BTreeMap<(String, String), Vec<String>>,
     /// Arrows, each from a slice to a slice: the name of the track, and that of the slice.
     pub arrows: Vec<[(String, String); 2]>,
-    /// How many of them lead back in time: viewers do not show these.
+    /// How many of them lead back in time, or end in the moment in which they begin and have their
+    /// end first in the file: viewers do not show these.
     pub leading_back: usize,
     pub about: Value,
 }
@@ -71,8 +72,8 @@ impl Timeline {
         };
         events.iter().for_each(has_what_the_format_demands);
         let mut ends: [BTreeMap<u64, (String, String)>; 2] = Default::default();
-        let mut times: [BTreeMap<u64, u64>; 2] = Default::default();
-        for event in events {
+        let mut times: [BTreeMap<u64, (u64, usize)>; 2] = Default::default();
+        for (place, event) in events.iter().enumerate() {
             let Some(track) = event["tid"].as_u64().map(|track| tracks[&track].clone()) else {
                 continue;
             };
@@ -96,14 +97,14 @@ impl Timeline {
                     let (end, id) = (usize::from(end == "f"), event["id"].as_u64().unwrap());
                     let at = (track.1, slice.name.clone());
                     assert!(ends[end].insert(id, at).is_none(), "{event}");
-                    times[end].insert(id, start);
+                    times[end].insert(id, (start, place));
                 }
                 other => panic!("what is {other}? {event}"),
             }
         }
         let [from, to] = ends;
         assert!(from.keys().eq(to.keys()), "arrows with one end: {from:?} {to:?}");
-        let leads_back = |(id, start): &(&u64, &u64)| **start > times[1][*id];
+        let leads_back = |(id, begins): &(&u64, &(u64, usize))| **begins > times[1][*id];
         timeline.leading_back = times[0].iter().filter(leads_back).count();
         assert_eq!(fastened_by_time(events, &tracks), [&from, &to].map(Clone::clone));
         timeline.arrows = from.into_values().zip(to.into_values()).map(<[_; 2]>::from).collect();

@@ -150,6 +150,29 @@ impl Call {
     }
 }
 
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Call::Broadcast { bytes } => write!(f, "broadcast of {bytes} bytes"),
+            Call::Scatter { each, .. } => write!(f, "scatter of {each} bytes each"),
+            Call::Gather { each, to_all: true, .. } => write!(f, "all-gather of {each} bytes each"),
+            Call::Gather { each, .. } => write!(f, "gather of {each} bytes each"),
+            Call::AllToAll { each, .. } => write!(f, "all-to-all of {each} bytes each"),
+            Call::Strided { all } => write!(f, "strided all-to-all of {all} bytes"),
+            Call::Collect => write!(f, "collect"),
+            Call::Combine { bytes, goal, .. } => {
+                let call = match goal {
+                    Goal::All => "all-reduce",
+                    Goal::Root(_) => "reduce",
+                    Goal::Inclusive => "scan",
+                    Goal::Exclusive => "exclusive scan",
+                };
+                write!(f, "{call} of {bytes} bytes")
+            }
+        }
+    }
+}
+
 /// Facts about a team that all members know alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
@@ -240,7 +263,7 @@ impl Team {
         };
         let forced = self.forced().map_or("", |_| " (MEMONET_COLLECTIVES forces a way)");
         let (me, reason) = (self.pe().me(), algorithm.reason());
-        log!(Debug, me, "{call:?} of {} PEs: {algorithm}, {reason}{forced}", self.len());
+        log!(Debug, me, "{call} by {} PEs: {algorithm}, {reason}{forced}", self.len());
         algorithm
     }
 

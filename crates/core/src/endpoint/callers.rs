@@ -3,11 +3,11 @@
 //! A report of a long wait, and a timeline, name the line of the program. Rust's compiler knows it.
 //! The front end of an interpreted language asks its interpreter, by a function that it gives here
 //! once ([`set`]). Places that the compiler knows are then the front end's own, and are told to
-//! nobody. The front end of C finds the instruction of a call ([`find_instructions_by`]), and
+//! nobody; windows are known by the place that the interpreter tells. The front end of C finds the instruction of a call ([`find_instructions_by`]), and
 //! whoever reads the report looks up its line.
 
 use crate::base::lock;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, OnceLock};
 
 /// Gives the place of the call that this thread is in, as `file:line`; `None` where there is none.
@@ -44,6 +44,34 @@ pub(crate) fn place() -> Option<&'static str> {
     Some(kept)
 }
 
+/// Parts of windows in this process, by their first addresses: where they end, and the place at
+/// which the program has made the window.
+static PARTS: Mutex<BTreeMap<usize, (usize, &'static str)>> = Mutex::new(BTreeMap::new());
+
+/// Remembers where the call that this thread is in makes a window, whose part of this PE is this,
+/// if a front end tells places.
+pub(crate) fn made(part: *const u8, bytes: usize) {
+    if bytes > 0
+        && let Some(place) = place()
+    {
+        lock(&PARTS).insert(part.addr(), (part.addr() + bytes, place));
+    }
+}
+
+/// Forgets a window.
+pub(crate) fn freed(part: *const u8, bytes: usize) {
+    if bytes > 0 && are_known() {
+        lock(&PARTS).remove(&part.addr());
+    }
+}
+
+/// Where the program has made the window that has this address.
+pub(crate) fn maker(address: usize) -> Option<&'static str> {
+    let parts = lock(&PARTS);
+    let (_, &(end, place)) = parts.range(..=address).next_back()?;
+    (address < end).then_some(place)
+}
+
 /// An instruction that has called the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
@@ -77,5 +105,12 @@ mod tests {
         let (one, other) = (place().unwrap(), place().unwrap());
         assert_eq!(one, "program.py:7");
         assert!(std::ptr::eq(one, other));
+        // Of windows, too, as long as they are there.
+        let part = std::ptr::without_provenance::<u8>(0x1000);
+        made(part, 16);
+        made(part.wrapping_add(16), 0);
+        assert_eq!([0xfff, 0x1000, 0x100f, 0x1010].map(maker), [None, Some(one), Some(one), None]);
+        freed(part, 16);
+        assert_eq!(maker(0x1000), None);
     }
 }

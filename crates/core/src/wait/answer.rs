@@ -182,7 +182,13 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
         ..begun(awaiting.plain(), waited, terms.since)
     };
     match *awaiting {
-        Awaiting::Word(look) | Awaiting::WordOf(_, look) => report.words = look.map(|look| look()),
+        Awaiting::Word(look) | Awaiting::WordOf(_, look) => {
+            report.words = look.map(|look| look());
+            let address = report.words.as_ref().map(|words| words.address as usize);
+            if let Some(made) = address.and_then(callers::maker) {
+                report.window = made.to_owned();
+            }
+        }
         Awaiting::Lock { holds, place, .. } => {
             report.lock = Some(place);
             let near = (0..pe.npes()).filter(|&other| pe.is_near(other));

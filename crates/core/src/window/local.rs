@@ -12,7 +12,7 @@ impl<T: Plain> Window<T> {
     /// When out of range, like a slice.
     #[inline]
     #[track_caller]
-    fn at(&self, index: usize, count: usize) -> *mut T {
+    pub(super) fn at(&self, index: usize, count: usize) -> *mut T {
         match self.range(index, count) {
             Ok(offset) => self.reach.local.wrapping_add(offset).cast(),
             Err(error) => panic!("{error}"),

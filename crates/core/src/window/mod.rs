@@ -20,6 +20,7 @@ use crate::base::log::log;
 use crate::base::shm::Plain;
 use crate::base::shows;
 use crate::endpoint::belongs::{Belongs, Owner};
+use crate::endpoint::callers;
 use crate::endpoint::fabric::FarAddress;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
@@ -273,6 +274,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Before the number may be given to another: what is mapped under it now.
         drop(std::mem::replace(&mut self.place, Place::Heap(0)));
+        callers::freed(self.local, self.bytes);
         self.pe.layer::<OwnHeap>().drop_window(self.id);
     }
 }
@@ -510,8 +512,9 @@ impl Job {
                 return Err(error);
             }
         };
-        let (range, made) = (&allocation.range, terms.made);
-        log!(Debug, pe.me(), "{bytes} bytes at {:#x} for what is made at {made}", range.start);
+        let range = &allocation.range;
+        let made = || callers::place().map_or_else(|| terms.made.to_string(), str::to_owned);
+        log!(Debug, pe.me(), "{bytes} bytes at {:#x} for what is made at {}", range.start, made());
         let inner = Inner {
             pe: pe.clone(),
             world: self.world.clone(),
@@ -525,6 +528,7 @@ impl Job {
         pages::open(pe, &allocation.range, &allocation.dirty, options.populate);
         start(allocation.range.start);
         call.close()?;
+        callers::made(inner.local, bytes);
         Ok(Window::view(Arc::new(inner), None))
     }
 

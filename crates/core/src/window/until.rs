@@ -97,6 +97,7 @@ impl<T: Word> Window<T> {
     /// empty: that would never end.
     #[track_caller]
     pub fn wait_until_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
+        self.check(indices);
         self.inner.pe.waiting_call("Window::wait_until_any", Some(self.inner.made), || {
             self.wait().any(indices, cmp, value)
         })
@@ -111,6 +112,7 @@ impl<T: Word> Window<T> {
     /// As for [`wait_until`](Self::wait_until).
     #[track_caller]
     pub fn wait_until_all(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
+        self.check(indices);
         self.inner.pe.waiting_call("Window::wait_until_all", Some(self.inner.made), || {
             self.wait().all(indices, cmp, value)
         })
@@ -125,6 +127,7 @@ impl<T: Word> Window<T> {
     /// As for [`wait_until_any`](Self::wait_until_any).
     #[track_caller]
     pub fn wait_until_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
+        self.check(indices);
         self.inner.pe.waiting_call("Window::wait_until_some", Some(self.inner.made), || {
             self.wait().some(indices, cmp, value)
         })
@@ -136,6 +139,7 @@ impl<T: Word> Window<T> {
     #[inline]
     #[track_caller]
     pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
+        self.at(index, 1);
         let _call =
             self.inner.pe.begin("Window::test_until", Location::caller(), Some(self.inner.made));
         wait::test(&self.inner.pe, || cmp.holds(self.look(index), value).then_some(())).is_some()
@@ -146,6 +150,7 @@ impl<T: Word> Window<T> {
     /// OpenSHMEM: `shmem_test_any`; MPI: `MPI_Testany`.
     #[track_caller]
     pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
+        self.check(indices);
         let _call =
             self.inner.pe.begin("Window::test_any", Location::caller(), Some(self.inner.made));
         wait::test(&self.inner.pe, || {
@@ -158,6 +163,7 @@ impl<T: Word> Window<T> {
     /// OpenSHMEM: `shmem_test_all`; MPI: `MPI_Testall`.
     #[track_caller]
     pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
+        self.check(indices);
         let _call =
             self.inner.pe.begin("Window::test_all", Location::caller(), Some(self.inner.made));
         let holds = |&index: &usize| cmp.holds(self.look(index), value);
@@ -169,6 +175,7 @@ impl<T: Word> Window<T> {
     /// OpenSHMEM: `shmem_test_some`; MPI: `MPI_Testsome`.
     #[track_caller]
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
+        self.check(indices);
         let _call =
             self.inner.pe.begin("Window::test_some", Location::caller(), Some(self.inner.made));
         let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
@@ -222,13 +229,12 @@ impl<'a, T: Word> Wait<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn until(self, index: usize, cmp: Cmp, value: T) -> Result<T> {
+        // Checked once; the loop then reads one pointer.
+        let word = self.window.at(index, 1).cast_const();
         self.window.inner.pe.waiting_call(
             "Window::wait_until",
             Some(self.window.inner.made),
             || {
-                // Checked once; the loop then reads one pointer.
-                self.window.look(index);
-                let word = self.window.local_ptr().wrapping_add(index).cast_const();
                 self.window.inner.pe.note_word(word.cast(), size_of::<T>(), cmp, value.to_bits());
                 let words = || self.words(false, &[index], cmp, value);
                 Ok(self.wait(&words, move || {
@@ -247,6 +253,7 @@ impl<'a, T: Word> Wait<'a, T> {
     /// See there.
     #[track_caller]
     pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
+        self.window.check(indices);
         self.window.inner.pe.waiting_call("Wait::any", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
@@ -266,6 +273,7 @@ impl<'a, T: Word> Wait<'a, T> {
     /// See there.
     #[track_caller]
     pub fn all(self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
+        self.window.check(indices);
         self.window.inner.pe.waiting_call("Wait::all", Some(self.window.inner.made), || {
             let window = self.window;
             window.note_words(indices, cmp, value);
@@ -292,6 +300,7 @@ impl<'a, T: Word> Wait<'a, T> {
     /// See there.
     #[track_caller]
     pub fn some(self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
+        self.window.check(indices);
         self.window.inner.pe.waiting_call("Wait::some", Some(self.window.inner.made), || {
             refuse_none(indices)?;
             let window = self.window;
@@ -310,6 +319,16 @@ impl<'a, T: Word> Wait<'a, T> {
 }
 
 impl<T: Word> Window<T> {
+    /// Panics in the program's line if an index is out of range. Where words are looked at, that
+    /// line is not known.
+    #[inline]
+    #[track_caller]
+    fn check(&self, indices: &[usize]) {
+        for &index in indices {
+            self.at(index, 1);
+        }
+    }
+
     /// Says for a timeline which words of this PE's part its call waits for, unless there are very
     /// many.
     fn note_words(&self, indices: &[usize], cmp: Cmp, value: T) {
@@ -342,5 +361,48 @@ fn refuse_none(indices: &[usize]) -> Result<()> {
         Err(crate::Error::misuse("a wait for any of no words would never end"))
     } else {
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Cmp, Job, Window};
+    use std::cell::Cell;
+    use std::panic::{self, AssertUnwindSafe};
+
+    thread_local! {
+        /// The line of this thread's last panic, if the test below watches the thread.
+        static LINE: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    #[test]
+    fn an_index_out_of_range_panics_in_the_line_of_the_program() {
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| match LINE.get() {
+            Some(_) => LINE.set(panic.location().map(|place| place.line())),
+            None => others(panic),
+        }));
+        let ended = Job::threads(1, |job| {
+            let words = job.window::<u64>(3).unwrap();
+            LINE.set(Some(0));
+            let first = line!();
+            let calls: [fn(&Window<u64>); 9] = [
+                |w| drop(w.wait_until(3, Cmp::Eq, 1)),
+                |w| drop(w.wait_until_any(&[0, 3], Cmp::Eq, 1)),
+                |w| drop(w.wait_until_all(&[0, 3], Cmp::Eq, 1)),
+                |w| drop(w.wait_until_some(&[0, 3], Cmp::Eq, 1)),
+                |w| drop(w.wait().any(&[0, 3], Cmp::Eq, 1)),
+                |w| assert!(w.test_until(3, Cmp::Eq, 1)),
+                |w| assert!(w.test_any(&[0, 3], Cmp::Eq, 1).is_some()),
+                |w| assert!(w.test_all(&[0, 3], Cmp::Eq, 1)),
+                |w| assert!(!w.test_some(&[0, 3], Cmp::Eq, 1).is_empty()),
+            ];
+            for (at, call) in calls.iter().enumerate() {
+                panic::catch_unwind(AssertUnwindSafe(|| call(&words))).unwrap_err();
+                assert_eq!(LINE.replace(Some(0)), Some(first + 2 + at as u32));
+            }
+            LINE.set(None);
+        });
+        ended.unwrap();
     }
 }

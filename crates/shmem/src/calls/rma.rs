@@ -3,7 +3,9 @@
 //!
 //! The long way stands in `extern "C"` functions. They do not unwind, and take their arguments in
 //! the registers in which the caller has them. So the short way needs neither a stack frame nor
-//! moves.
+//! moves. Exported functions end in jumps to them, which leave no frame of the exported function.
+//! Therefore the long way stands in the section of exported functions, by which errors and reports
+//! find the program's call (`state/caller.rs`).
 
 #![allow(
     improper_ctypes_definitions,
@@ -110,6 +112,7 @@ pub unsafe fn put<T: Copy>(
 }
 
 #[cold]
+#[unsafe(link_section = "memonet_calls")]
 unsafe extern "C" fn put_anywhere<T>(
     dest: *mut T,
     source: *const T,
@@ -151,6 +154,7 @@ pub unsafe fn put_nbi<T: Copy>(
 }
 
 #[cold]
+#[unsafe(link_section = "memonet_calls")]
 unsafe extern "C" fn put_nbi_anywhere<T>(
     dest: *mut T,
     source: *const T,
@@ -203,6 +207,7 @@ pub unsafe fn get<T: Copy>(
 }
 
 #[cold]
+#[unsafe(link_section = "memonet_calls")]
 unsafe extern "C" fn get_anywhere<T>(
     dest: *mut T,
     source: *const T,
@@ -251,6 +256,7 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "memonet_calls")]
 extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, call: &'static str) {
     let _call = record::call(call);
     if let Some((to, _)) = near::word_to_count(ctx, dest, pe) {
@@ -291,6 +297,7 @@ pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_i
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "memonet_calls")]
 extern "C" fn g_anywhere<T: Copy>(source: *const T, pe: c_int, ctx: Ctx, call: &'static str) -> T {
     let _call = record::call(call);
     let mut value = std::mem::MaybeUninit::<T>::uninit();

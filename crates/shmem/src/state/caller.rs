@@ -1,6 +1,7 @@
 //! Where the program has called the library, for reports of long waits and messages of errors.
 //!
-//! All exported functions stand in one section of the library, of which the linker knows the ends.
+//! All exported functions, and those to which they jump, stand in one section of the library, of
+//! which the linker knows the ends.
 //! So the program is where the frame lies that follows those of that section. Calls pay nothing:
 //! only who asks walks the stack.
 

@@ -183,7 +183,7 @@ impl<W: Write> Pe<'_, '_, W> {
         if let (Some(cause), true) = (cause, call.waits.is_empty()) {
             // The call may have begun before what it then found done.
             let latest = span.end.saturating_sub(1).max(span.start);
-            let at = cause.start.saturating_sub(self.bounds.origin).clamp(span.start, latest);
+            let at = self.behind(&cause).clamp(span.start, latest);
             self.timeline.arrow_to(track, cause.arrow, at)?;
         }
         let ended = cause.and_then(|cause| self.ended_by(&cause, &call.waits, span));
@@ -245,13 +245,20 @@ impl<W: Write> Pe<'_, '_, W> {
             false => (cause.start, format!("PE {} came last", cause.pe)),
         };
         let origin = self.bounds.origin;
-        // A viewer fastens the arrow to a slice, which therefore has a length.
-        let latest = span.end.saturating_sub(1).max(span.start);
-        let start = since.saturating_sub(origin).clamp(span.start, latest);
+        // A viewer fastens the arrow to a slice, which therefore has a length, and the arrow room.
+        let before_end = |nanos: u64| span.end.saturating_sub(nanos).max(span.start);
+        let start = since.saturating_sub(origin).clamp(span.start, before_end(2));
         let took = span.end.saturating_sub(cause.start.saturating_sub(origin));
         let arguments = [("ns since it began", took.into())];
         self.timeline.slice(track, &name, Span { start, end: span.end }, &arguments)?;
-        self.timeline.arrow_to(track, cause.arrow, start)
+        let at = self.behind(&cause).clamp(start, before_end(1));
+        self.timeline.arrow_to(track, cause.arrow, at)
+    }
+
+    /// The first moment at which the arrow from a cause may end. Perfetto reads events of one moment
+    /// in the order of the file, and drops an arrow whose end it reads first.
+    fn behind(&self, cause: &Cause) -> u64 {
+        cause.start.saturating_sub(self.bounds.origin).saturating_add(1)
     }
 
     /// The arguments of a call.

@@ -34,6 +34,20 @@ impl Form {
     pub fn is_meant(word: &str) -> bool {
         word == "table" || word.starts_with("json:") || word.starts_with("html:")
     }
+
+    /// Writes it: a table on standard error, everything else into its file.
+    fn write(&self, file: Option<File>, report: &Report) -> Result<()> {
+        let (text, path) = match self {
+            Form::Table => {
+                eprint!("{}", table::table(report));
+                return Ok(());
+            }
+            Form::Json(path) => (report.json()? + "\n", path),
+            Form::Html(path) => (html::page(report)?, path),
+        };
+        file.map_or(Ok(()), |mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write the statistics to {}", path.display()))
+    }
 }
 
 impl FromStr for Form {
@@ -71,22 +85,12 @@ impl Forms {
         Ok((!all.is_empty()).then_some(Forms(all)))
     }
 
-    /// Writes what a run has done in each form.
+    /// Writes what a run has done in each form. Where one file cannot be written, the others are.
     pub fn write(self, report: &Report) -> Result<()> {
-        for (form, file) in self.0 {
-            let (text, path) = match &form {
-                Form::Table => {
-                    eprint!("{}", table::table(report));
-                    continue;
-                }
-                Form::Json(path) => (report.json()? + "\n", path),
-                Form::Html(path) => (html::page(report)?, path),
-            };
-            let file = file.as_ref();
-            let written = file.map_or(Ok(()), |mut file| file.write_all(text.as_bytes()));
-            written
-                .with_context(|| format!("cannot write the statistics to {}", path.display()))?;
-        }
+        let written = self.0.into_iter().map(|(form, file)| form.write(file, report));
+        let failed: Vec<String> =
+            written.filter_map(|done| Some(format!("{:#}", done.err()?))).collect();
+        anyhow::ensure!(failed.is_empty(), "{}", failed.join("; "));
         Ok(())
     }
 }

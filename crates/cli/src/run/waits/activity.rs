@@ -21,23 +21,40 @@ pub enum Activity {
     Sleeps(String),
 }
 
-/// What a process does, and how many threads it has but for the library's own.
-pub fn of(pid: i32) -> (Activity, usize) {
-    let Some(first) = Stat::of(pid) else { return (Activity::Ended, 0) };
+/// The threads of a process, without the library's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Threads {
+    /// How many there are; 0: not known.
+    pub all: usize,
+    /// Those of them that sleep until another thread wakes them, and wait in no call of the
+    /// library.
+    pub idle: usize,
+}
+
+/// What a process does, and its threads, of which those with the numbers `waiting` wait in calls.
+pub fn of(pid: i32, waiting: &[u32]) -> (Activity, Threads) {
+    let Some(first) = Stat::of(pid) else { return (Activity::Ended, Threads::default()) };
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return (Activity::Unknown, 0);
+        return (Activity::Unknown, Threads::default());
     };
     let path = |thread: fs::DirEntry| format!("{pid}/task/{}", thread.file_name().display());
-    let threads: Vec<Stat> =
-        threads.flatten().filter_map(|thread| Stat::of(path(thread))).collect();
-    let own = threads.iter().filter(|thread| !is_of_the_library(&thread.name)).count();
+    let threads: Vec<(String, Stat)> = threads
+        .flatten()
+        .map(path)
+        .filter_map(|thread| Some((thread.clone(), Stat::of(thread)?)))
+        .collect();
+    let own = threads.iter().filter(|(_, thread)| !is_of_the_library(&thread.name));
+    let waits = |path: &str| waiting.iter().any(|thread| path.ends_with(&format!("/{thread}")));
+    let idle =
+        own.clone().filter(|(path, _)| !waits(path) && SystemCall::of(path).is_some_and(is_idle));
+    let count = Threads { all: own.clone().count(), idle: idle.count() };
     let activity = match first.state {
         'Z' | 'X' => Activity::Ended,
         'T' | 't' => Activity::Stopped,
-        _ if threads.iter().any(|thread| thread.state == 'R') => Activity::Runs,
-        _ => Activity::Sleeps(system_call(pid).unwrap_or_default()),
+        _ if threads.iter().any(|(_, thread)| thread.state == 'R') => Activity::Runs,
+        _ => Activity::Sleeps(SystemCall::of(pid).and_then(name).unwrap_or_default()),
     };
-    (activity, own)
+    (activity, count)
 }
 
 /// The threads of the library have names that begin so.
@@ -45,11 +62,39 @@ fn is_of_the_library(name: &str) -> bool {
     name.starts_with("memonet-")
 }
 
-/// The name of the system call that a process is in, if it is a common one.
-fn system_call(pid: i32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
-    let number: libc::c_long = text.split_whitespace().next()?.parse().ok()?;
-    let name = match number {
+/// The system call that a thread is in.
+struct SystemCall {
+    number: libc::c_long,
+    arguments: Vec<u64>,
+}
+
+impl SystemCall {
+    fn of(thread: impl std::fmt::Display) -> Option<SystemCall> {
+        Self::parse(&fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?)
+    }
+
+    /// The number stands before the arguments, which are hexadecimal; a thread that is in no call
+    /// has a word.
+    fn parse(text: &str) -> Option<SystemCall> {
+        let mut words = text.split_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let argument = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+        Some(SystemCall { number, arguments: words.map_while(argument).collect() })
+    }
+}
+
+/// Whether the call sleeps until another thread ends it: it waits for a futex without a time limit.
+fn is_idle(call: SystemCall) -> bool {
+    let [_, operation, _, timeout, ..] = call.arguments[..] else { return false };
+    let operation = operation as libc::c_int & libc::FUTEX_CMD_MASK;
+    call.number == libc::SYS_futex
+        && matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
+        && timeout == 0
+}
+
+/// The name of a call, if it is a common one.
+fn name(call: SystemCall) -> Option<String> {
+    let name = match call.number {
         libc::SYS_read => "read",
         libc::SYS_write => "write",
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => "a sleep",
@@ -63,4 +108,44 @@ fn system_call(pid: i32) -> Option<String> {
         _ => return None,
     };
     Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_idle_that_only_another_one_wakes() {
+        let idle = |text| SystemCall::parse(text).is_some_and(is_idle);
+        // As the kernel writes them: number, six arguments, stack pointer, instruction.
+        assert!(idle("202 0x7f10 0x80 0x0 0x0 0x0 0x0 0x7ffc 0x7f20\n"));
+        assert!(idle("202 0x7f10 0x189 0x0 0x0 0x0 0xffffffff 0x7ffc 0x7f20"));
+        assert!(!idle("202 0x7f10 0x80 0x0 0x7ffe 0x0 0x0 0x7ffc 0x7f20"), "it has a time limit");
+        assert!(!idle("202 0x7f10 0x81 0x1 0x0 0x0 0x0 0x7ffc 0x7f20"), "it wakes others");
+        assert!(!idle("230 0x0 0x80 0x0 0x0 0x0 0x0 0x7ffc 0x7f20"), "it sleeps for a time");
+        for text in ["running", "-1 0x7ffc 0x7f20", ""] {
+            assert!(!idle(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn threads_of_this_process() {
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).unwrap();
+            finished.recv().unwrap_err();
+        });
+        let (pid, thread) = (std::process::id() as i32, told.recv().unwrap());
+        let path = format!("{pid}/task/{thread}");
+        while !SystemCall::of(&path).is_some_and(is_idle) {
+            std::thread::yield_now();
+        }
+        // Other tests of this process have threads, too.
+        let (activity, threads) = of(pid, &[]);
+        assert_eq!(activity, Activity::Runs);
+        assert!(threads.idle >= 1 && threads.all > threads.idle, "{threads:?}");
+        drop(finish);
+        sleeper.join().unwrap();
+    }
 }

@@ -6,7 +6,7 @@ use memonet_core::Cause;
 use memonet_core::unstable::launch::State;
 pub use memonet_core::unstable::wait::report::Report as Wait;
 
-pub use super::activity::Activity;
+pub use super::activity::{Activity, Threads};
 
 /// Where a PE stands in its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub struct Answer {
     pub pe: usize,
     pub standing: Standing,
     pub activity: Activity,
-    /// Threads of its program, waiting or not; 0: not known.
-    pub threads: usize,
+    /// Threads of its program, waiting or not.
+    pub threads: Threads,
     /// Threads that have answered, for which there was no room or no legible report.
     pub lost: usize,
     /// What its threads wait for.
@@ -64,7 +64,7 @@ impl Answer {
             pe,
             standing: Standing::Silent,
             activity: Activity::Unknown,
-            threads: 0,
+            threads: Threads::default(),
             lost: 0,
             waits: Vec::new(),
             last: String::new(),
@@ -80,12 +80,14 @@ impl Answer {
     }
 
     /// Whether the PE does nothing until one of its waits ends: all threads of its program wait,
-    /// none of them for a limited time, and each for at least `window`.
-    pub fn only_waits(&self, window: Duration) -> bool {
+    /// none of them for a limited time, and each for at least `window`. Unless `strict`, other
+    /// threads may be idle: they were when the question was over, but may have worked before.
+    pub fn only_waits(&self, window: Duration, strict: bool) -> bool {
+        let idle = if strict { 0 } else { self.threads.idle };
         self.standing == Standing::Member
             && !self.waits.is_empty()
             && self.lost == 0
-            && self.threads == self.waits.len()
+            && self.threads.all == self.waits.len() + idle
             && self.waits.iter().all(|wait| !wait.limited && has_lasted(wait, window))
     }
 }
@@ -139,7 +141,7 @@ pub mod tests {
             pe,
             standing: Standing::Member,
             activity: Activity::Sleeps(String::new()),
-            threads: waits.len(),
+            threads: Threads { all: waits.len(), idle: 0 },
             lost: 0,
             waits,
             last: String::new(),
@@ -148,7 +150,7 @@ pub mod tests {
 
     /// A PE that computes.
     pub fn computes(pe: usize) -> Answer {
-        Answer { activity: Activity::Runs, threads: 1, ..waits(pe, []) }
+        Answer { activity: Activity::Runs, threads: Threads { all: 1, idle: 0 }, ..waits(pe, []) }
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -156,17 +158,20 @@ pub mod tests {
     #[test]
     fn a_pe_that_may_go_on_does_not_only_wait() {
         let waiting = waits(0, [barrier(0, 1)]);
-        assert!(waiting.only_waits(SECOND) && !computes(0).only_waits(SECOND));
+        assert!(waiting.only_waits(SECOND, true) && !computes(0).only_waits(SECOND, false));
+        let threads = |all, idle| Answer { threads: Threads { all, idle }, ..waiting.clone() };
+        assert!(threads(3, 2).only_waits(SECOND, false) && !threads(3, 2).only_waits(SECOND, true));
         let limited = Wait { limited: true, ..barrier(0, 1) };
         for other in [
-            Answer { threads: 2, ..waiting.clone() },
-            Answer { threads: 0, ..waiting.clone() },
+            threads(2, 0),
+            threads(3, 1),
+            threads(0, 0),
             Answer { lost: 1, ..waiting.clone() },
             Answer { standing: Standing::Finalised, ..waiting.clone() },
             waits(0, [limited]),
             waits(0, [Wait { waited: 999_999_999, ..barrier(0, 1) }]),
         ] {
-            assert!(!other.only_waits(SECOND), "{other:?}");
+            assert!(!other.only_waits(SECOND, false), "{other:?}");
         }
     }
 }

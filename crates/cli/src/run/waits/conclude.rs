@@ -11,12 +11,14 @@
 //!   seen not to have is *missing*. Any other member is *elsewhere*: it may have done its part
 //!   before, without waiting.
 //! * A PE **only waits** if all threads of its program wait without a time limit, and have for the
-//!   window. Such a PE does nothing until one of these waits ends.
+//!   window. Such a PE does nothing until one of these waits ends. If other threads of it sleep
+//!   until somebody wakes them, as those of numerical libraries do, it *seems* to only wait.
 //! * A wait in a meeting needs all that are missing; a wait for a lock its holder; a wait for a
 //!   word or a channel one of those that could write there.
 //! * A **deadlock** is a set of PEs that only wait, and of whose waits none can end unless a PE of
 //!   the set goes on. It is the greatest such set: all PEs that only wait, without those that may
 //!   go on, until no more of them may. Where a PE is in the set only because others are elsewhere,
+//!   because it seems to only wait, or because nobody has seen who has its lock and all PEs wait,
 //!   the deadlock is not certain, and is told as one that seems to be.
 
 use std::collections::BTreeSet;
@@ -34,6 +36,8 @@ enum Needs {
     All(Absent),
     /// One of these goes on.
     Any(Vec<usize>),
+    /// One of these goes on, unless it is the library's part of them that ends the wait.
+    Holder(Vec<usize>),
     /// Not known, or nothing.
     Unknown,
 }
@@ -51,8 +55,10 @@ fn needs(answers: &[Answer], pe: usize, wait: &Wait) -> Needs {
             let Absent { sure, possible } = absent(answers, pe, wait);
             Needs::Any([sure, possible].concat())
         }
+        // A PE of another node has the lock, or a thread of the library is about to hand it over.
+        Awaited::Lock => Needs::Holder(answers.iter().map(|answer| answer.pe).collect()),
         // Threads of the library answer for a PE, whatever its program does.
-        Awaited::Lock | Awaited::Leave | Awaited::Peer => Needs::Unknown,
+        Awaited::Leave | Awaited::Peer => Needs::Unknown,
     }
 }
 
@@ -62,6 +68,7 @@ fn is_stuck(needs: &Needs, stuck: &BTreeSet<usize>, strict: bool) -> bool {
     match needs {
         Needs::All(Absent { sure, possible }) => has(sure) || !strict && has(possible),
         Needs::Any(pes) => !pes.is_empty() && pes.iter().all(|pe| stuck.contains(pe)),
+        Needs::Holder(pes) => !strict && pes.iter().all(|pe| stuck.contains(pe)),
         Needs::Unknown => false,
     }
 }
@@ -70,7 +77,7 @@ fn is_stuck(needs: &Needs, stuck: &BTreeSet<usize>, strict: bool) -> bool {
 fn deadlock(answers: &[Answer], window: Duration, strict: bool) -> BTreeSet<usize> {
     let waiting: Vec<(usize, Vec<Needs>)> = answers
         .iter()
-        .filter(|answer| answer.only_waits(window))
+        .filter(|answer| answer.only_waits(window, strict))
         .map(|answer| {
             let needs = answer.waits.iter().map(|wait| needs(answers, answer.pe, wait));
             (answer.pe, needs.collect())
@@ -98,7 +105,7 @@ fn next(answers: &[Answer], pe: usize, stuck: &BTreeSet<usize>) -> Option<usize>
             sure.into_iter().chain(possible).find(|pe| stuck.contains(pe))
         }
         Needs::Any(pes) if pes.len() == 1 => pes.first().copied(),
-        Needs::Any(_) | Needs::Unknown => None,
+        Needs::Any(_) | Needs::Holder(_) | Needs::Unknown => None,
     }
 }
 
@@ -253,25 +260,35 @@ fn describe_mismatches(answers: &[Answer]) -> Vec<String> {
     Vec::new()
 }
 
-/// The PE that all waits come down to, if there is no deadlock and one such PE.
-fn describe_root(answers: &[Answer], window: Duration) -> Option<String> {
-    let waiting: Vec<&Answer> = answers.iter().filter(|answer| answer.only_waits(window)).collect();
+/// The PE that all waits come down to, if there is no deadlock and one such PE. Unless `strict`,
+/// PEs that are elsewhere count as missing.
+fn root(answers: &[Answer], waiting: &[&Answer], strict: bool) -> Option<usize> {
     let mut roots = BTreeSet::new();
-    for answer in &waiting {
+    for answer in waiting {
         for wait in &answer.waits {
             match needs(answers, answer.pe, wait) {
-                Needs::All(Absent { sure, .. }) => roots.extend(sure),
+                Needs::All(Absent { sure, .. }) if strict => roots.extend(sure),
+                Needs::All(Absent { sure, possible }) => roots.extend([sure, possible].concat()),
                 Needs::Any(pes) if pes.len() == 1 => roots.extend(pes),
-                Needs::Any(_) | Needs::Unknown => return None,
+                Needs::Any(_) | Needs::Holder(_) | Needs::Unknown => return None,
             }
         }
     }
     roots.retain(|root| waiting.iter().all(|answer| answer.pe != *root));
     let mut roots = roots.into_iter();
-    let (root, None) = (roots.next()?, roots.next()) else { return None };
-    Some(match waiting.len() {
-        1 => format!("it comes down to PE {root}"),
-        _ => format!("all that wait come down to PE {root}"),
+    roots.next().filter(|_| roots.next().is_none())
+}
+
+fn describe_root(answers: &[Answer], window: Duration) -> Option<String> {
+    let waiting: Vec<&Answer> =
+        answers.iter().filter(|answer| answer.only_waits(window, false)).collect();
+    let sure = root(answers, &waiting, true);
+    let root = sure.or_else(|| root(answers, &waiting, false))?;
+    Some(match (waiting.len(), sure.is_some()) {
+        (1, true) => format!("it comes down to PE {root}"),
+        (1, false) => format!("it seems to come down to PE {root}"),
+        (_, true) => format!("all that wait come down to PE {root}"),
+        (_, false) => format!("all that wait seem to come down to PE {root}"),
     })
 }
 
@@ -290,6 +307,7 @@ pub fn conclusions(answers: &[Answer], window: Duration) -> Vec<String> {
 mod tests {
     use memonet_core::unstable::wait::report::Pes;
 
+    use super::super::answer::Threads;
     use super::super::answer::tests::{barrier, computes, wait, waits};
     use super::*;
 
@@ -304,6 +322,10 @@ mod tests {
 
     fn lock(place: u64, holder: usize) -> Wait {
         Wait { lock: Some(place), holders: Pes::of([holder]), ..wait(Awaited::Lock) }
+    }
+
+    fn with_threads(all: usize, idle: usize, answer: Answer) -> Answer {
+        Answer { threads: Threads { all, idle }, ..answer }
     }
 
     #[test]
@@ -330,7 +352,7 @@ mod tests {
         );
         // Nor is one that has another thread, or a time limit.
         let word = wait(Awaited::Word);
-        let busy = Answer { threads: 2, ..waits(2, [word.clone()]) };
+        let busy = with_threads(2, 0, waits(2, [word.clone()]));
         let limited = waits(2, [Wait { limited: true, ..word.clone() }]);
         for other in [busy, limited] {
             let mut answers = answers.clone();
@@ -353,8 +375,32 @@ mod tests {
         assert_eq!(lines, ["deadlock: PE 0 waits for PE 1, PE 1 for PE 0; PE 2 waits for them"]);
         assert_eq!(concluded(&[waits(0, [lock(8, 0)])]), ["deadlock: PE 0 waits for itself"]);
         // Two threads of a PE: the other one may hold it.
-        let threads = Answer { threads: 2, ..waits(0, [lock(8, 0)]) };
+        let threads = with_threads(2, 0, waits(0, [lock(8, 0)]));
         assert!(concluded(&[threads]).is_empty());
+    }
+
+    /// Threads of numerical libraries sleep until they are to help.
+    #[test]
+    fn idle_threads_may_have_worked_before() {
+        let answers = [
+            with_threads(3, 2, waits(0, [missing(1, &[0, 1], &[1])])),
+            waits(1, [missing(2, &[0, 1], &[0])]),
+        ];
+        let lines = concluded(&answers);
+        assert_eq!(
+            lines.last().unwrap(),
+            "this seems to be a deadlock: PE 0 waits for PE 1, PE 1 for PE 0"
+        );
+    }
+
+    /// Of a lock whose words are not mapped, nobody sees the holder.
+    #[test]
+    fn a_lock_of_an_unknown_holder_is_had_by_one_of_all() {
+        let far = || Wait { lock: Some(8), ..wait(Awaited::Lock) };
+        let answers = [waits(0, [far()]), waits(1, [far()])];
+        let all = "this seems to be a deadlock: PE 0-1 all wait, and only they could do what any of them waits for";
+        assert_eq!(concluded(&answers), [all]);
+        assert!(concluded(&[waits(0, [far()]), computes(1)]).is_empty());
     }
 
     /// Waits that were not under way at one moment.
@@ -381,6 +427,9 @@ mod tests {
             "this seems to be a deadlock: PE 0 waits for PE 1, PE 1 for PE 0"
         );
         assert!(lines[0].starts_with("PE 1 is not in the barrier"), "{lines:?}");
+        // Nobody has seen that PE 1 is missing.
+        let lines = concluded(&[waits(0, [far(1, &[0, 1])]), computes(1)]);
+        assert_eq!(lines.last().unwrap(), "it seems to come down to PE 1");
         // Both in one meeting: it is under way.
         let answers = [waits(0, [far(1, &[0, 1])]), waits(1, [far(1, &[0, 1])])];
         assert!(concluded(&answers).is_empty());

@@ -8,7 +8,7 @@ use memonet_core::unstable::monotonic;
 use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::unstable::wait::report::Report;
 
-use super::activity::{self, Activity};
+use super::activity::{self, Activity, Threads};
 use super::answer::{Answer, Standing};
 use super::text::time;
 use crate::run::processes::Processes;
@@ -103,10 +103,10 @@ fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
     let (count, bytes) = job.answers(pe, question);
     let waits: Vec<Report> = bytes.iter().filter_map(|bytes| Report::read(bytes)).collect();
     let (activity, threads) = match processes.process(pe).filter(|_| processes.runs(pe)) {
-        Some(pid) => activity::of(pid),
-        None => (Activity::Ended, 0),
+        Some(pid) => activity::of(pid, &waits.iter().map(|wait| wait.thread).collect::<Vec<_>>()),
+        None => (Activity::Ended, Threads::default()),
     };
-    let noted = || noted_call(job, pe, processes.process(pe)?, threads);
+    let noted = || noted_call(job, pe, processes.process(pe)?, threads.all);
     Answer {
         pe,
         standing: Standing::from(job.state(pe)),

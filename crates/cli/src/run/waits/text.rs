@@ -96,16 +96,19 @@ fn other(answer: &Answer) -> String {
         Activity::Sleeps(call) if call.is_empty() => "it sleeps in the kernel".to_owned(),
         Activity::Sleeps(call) => format!("it sleeps in the kernel ({call})"),
     };
+    let last = match answer.last.is_empty() {
+        true => String::new(),
+        false => format!("; {}", answer.last),
+    };
     match answer.standing {
         Standing::NotJoined => format!("has not joined the job; {does}"),
         Standing::Member => match answer.activity {
             Activity::Ended | Activity::Stopped => does,
-            _ if answer.last.is_empty() => format!("does not answer; {does}"),
-            _ => format!("does not answer; {does}; {}", answer.last),
+            _ => format!("does not answer; {does}{last}"),
         },
         Standing::Finalised => "has left the job in order".to_owned(),
         Standing::Gone(cause) => format!("is gone: {cause}"),
-        Standing::Waits(ref what) => format!("waits for {what}"),
+        Standing::Waits(ref what) => format!("waits for {what}{last}"),
         Standing::Silent => "its host has not answered".to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use memonet_control::codec::Bytes;
 use memonet_control::messages::PeWaits;
 use memonet_core::unstable::launch::State;
 
-use super::activity::Activity;
+use super::activity::{Activity, Threads};
 use super::answer::{Answer, Standing, Wait};
 
 /// The numbers of activities in messages.
@@ -35,7 +35,8 @@ pub fn pack(answer: &Answer) -> Option<PeWaits> {
         state: state.to_word(),
         activity,
         call: call.to_owned(),
-        threads: answer.threads as u32,
+        threads: answer.threads.all as u32,
+        idle: answer.threads.idle as u32,
         lost: answer.lost as u32,
         last: answer.last.clone(),
         waits: answer.waits.iter().map(|wait| Bytes(wait.write())).collect(),
@@ -55,7 +56,7 @@ pub fn unpack(pe: usize, waits: &PeWaits) -> Answer {
             SLEEPS => Activity::Sleeps(waits.call.chars().filter(|c| !c.is_control()).collect()),
             _ => Activity::Unknown,
         },
-        threads: waits.threads as usize,
+        threads: Threads { all: waits.threads as usize, idle: waits.idle as usize },
         lost: waits.lost as usize + waits.waits.len() - legible.len(),
         waits: legible,
         last: waits.last.chars().filter(|c| !c.is_control()).collect(),
