@@ -30,10 +30,12 @@ class At:
         import numpy
 
         view = self._view(key)
-        if not hasattr(value, "dtype"):
-            value = numpy.asarray(value, self._window.dtype)
-        elif not isinstance(value, numpy.ndarray):
+        if hasattr(value, "__array__"):
             value = numpy.asarray(value)
+        elif hasattr(value, "__dlpack__"):
+            value = numpy.from_dlpack(value)
+        else:
+            value = numpy.asarray(value, self._window.dtype)
         if value.shape != view.shape:
             value = numpy.broadcast_to(value, view.shape)
         self._window._put_view(self._pe, view, value)

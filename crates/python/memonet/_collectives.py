@@ -59,11 +59,19 @@ def _combine(team, x, op, form, root, out):
         result = np.array(array, order="C")
     else:
         result = out
+        if (out.dtype, out.shape) != (array.dtype, array.shape):
+            raise ValueError(
+                f"out has dtype {out.dtype} and shape {out.shape}, and the result has "
+                f"{array.dtype} and {array.shape}: make it as numpy.empty_like(x) does"
+            )
         if out is not x:
-            np.copyto(out, array, casting="same_kind")
+            np.copyto(out, array)
     _compare(team, result)
     team._combine(result, result.dtype, op, form, root)
-    return result.item() if plain and out is None else result
+    if out is not None:
+        return result
+    # NumPy, too, gives a number for numbers.
+    return result.item() if plain else result[()]
 
 
 def reduce(self, x, op="sum", root=0, out=None):

@@ -43,8 +43,10 @@ class Region:
             if step != 1:
                 raise IndexError("a region is read and written in ranges without a step")
             return start, max(stop - start, 0)
-        index = range(self._size)[key]
-        return index, 1
+        try:
+            return range(self._size)[key], 1
+        except IndexError:
+            raise IndexError(f"index {key} of a region of {self._size} elements") from None
 
     def __getitem__(self, key):
         import numpy

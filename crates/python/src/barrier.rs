@@ -6,7 +6,7 @@ use crate::window::duration;
 use pyo3::prelude::*;
 
 /// A barrier of a team. Made by `Team.new_barrier`.
-#[pyclass(frozen, module = "memonet._memonet")]
+#[pyclass(frozen, module = "memonet")]
 pub struct Barrier(memonet_core::Barrier);
 
 /// Makes a barrier of a team. Collective.

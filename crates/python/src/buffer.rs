@@ -5,6 +5,7 @@ use crate::kind::Kind;
 use crate::strides::Layout;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 use std::ffi::CStr;
 
 /// An exported buffer: its memory stays where it is while this exists. It does not leave the thread
@@ -39,12 +40,60 @@ impl Buffer {
 
     /// The buffer of an object that the call writes.
     pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = Self::of(object)?;
-        if buffer.0.readonly != 0 {
-            return Err(value_error(
-                "the destination is read-only: give an array that can be written",
-            ));
+        Self::of(object)?.written()
+    }
+
+    /// Refuses a buffer that cannot be written.
+    pub fn written(self) -> PyResult<Self> {
+        match self.0.readonly {
+            0 => Ok(self),
+            _ => {
+                Err(value_error("the destination is read-only: give an array that can be written"))
+            }
         }
+    }
+
+    /// The buffer of an array whose elements have `size` bytes. NumPy gives none of dates and
+    /// times: the array's bytes are taken.
+    pub fn of_array(array: &Bound<'_, PyAny>, size: usize) -> PyResult<Self> {
+        match array.getattr("dtype")?.getattr("kind")?.extract()? {
+            'M' | 'm' => Self::of(&array.call_method1("view", (format!("V{size}"),))?),
+            _ => Self::of(array),
+        }
+    }
+
+    /// The buffer of an array, or of whatever has a buffer or `__dlpack__`. Refuses elements that
+    /// are not of `dtype`, whose kind is `kind`.
+    pub fn of_elements(object: &Bound<'_, PyAny>, kind: Kind, dtype: &Py<PyAny>) -> PyResult<Self> {
+        let numpy = object.py().import("numpy")?;
+        if object.is_instance(&numpy.getattr("ndarray")?)? {
+            let its = object.getattr("dtype")?;
+            return match its.eq(dtype)? {
+                true => Self::of_array(object, kind.size()),
+                false => Err(type_error(format!(
+                    "the array's elements are {its}, and those here are {}: convert them first, as in array.astype(window.dtype)",
+                    dtype.bind(object.py())
+                ))),
+            };
+        }
+        // SAFETY: a living object.
+        let has_buffer = unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } != 0;
+        if !has_buffer && object.hasattr("__dlpack__")? {
+            let array = numpy.call_method1("from_dlpack", (object,))?;
+            return Self::of_elements(&array, kind, dtype);
+        }
+        if !has_buffer {
+            return Err(type_error(format!(
+                "an object of class {} is no array, and has no buffer: make an array of it, as in numpy.array(x, window.dtype)",
+                object.get_type().name()?
+            )));
+        }
+        if let Kind::Bytes(_) = kind {
+            let view = PyMemoryView::from(object)?;
+            return Self::of_elements(&numpy.call_method1("asarray", (view,))?, kind, dtype);
+        }
+        let buffer = Self::of(object)?;
+        buffer.check(kind)?;
         Ok(buffer)
     }
 
@@ -128,14 +177,14 @@ impl Buffer {
                 Kind::I16 | Kind::I32 | Kind::I64 => b"hilqn".contains(&letter),
                 Kind::F32 => letter == b'f',
                 Kind::F64 => letter == b'd',
-                // Words have windows of their own.
-                Kind::Bytes(_) => !b"?cbBhHiIlLqQnNfd".contains(&letter),
+                // `of_elements` compares the dtypes.
+                Kind::Bytes(_) => false,
             };
         if same {
             return Ok(());
         }
         Err(type_error(format!(
-            "the array's elements ({} bytes, format {:?}) are not the window's ({kind}): convert them first, as in array.astype(window.dtype)",
+            "the buffer's elements ({} bytes, format {:?}) are not those here ({kind}): convert them first, as in numpy.array(x, window.dtype)",
             size,
             String::from_utf8_lossy(format),
         )))

@@ -9,7 +9,7 @@ use crate::strides::{Layout, each_run};
 use memonet_core::Word;
 use memonet_core::unstable::segment;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 
 /// The source of a put.
 pub enum Elements<'py> {
@@ -34,21 +34,22 @@ impl<'py> Elements<'py> {
         }
         let is_number = source.is_exact_instance_of::<PyFloat>()
             || source.is_exact_instance_of::<PyInt>()
-            || source.is_exact_instance_of::<PyBool>();
+            || source.is_exact_instance_of::<PyBool>()
+            || source.is_exact_instance_of::<PyComplex>();
         if is_number {
-            return Ok(Elements::Number(encode(kind, source)?));
+            return match kind {
+                Kind::Bytes(_) => Ok(Elements::Array(number(dtype, source)?)),
+                _ => Ok(Elements::Number(encode(kind, source)?)),
+            };
         }
-        let buffer = match Buffer::of(source) {
-            Ok(buffer) => buffer,
-            Err(_) if source.hasattr("__dlpack__")? => {
-                Buffer::of(&source.py().import("numpy")?.call_method1("from_dlpack", (source,))?)?
-            }
-            Err(error) => return Err(error),
+        let error = match Buffer::of_elements(source, kind, dtype) {
+            Ok(buffer) => return Ok(Elements::Array(buffer)),
+            Err(error) => error,
         };
-        let Err(error) = buffer.check(kind) else { return Ok(Elements::Array(buffer)) };
         // A number of NumPy's.
+        let is_number = source.getattr("ndim").is_ok_and(|n| n.eq(0).unwrap_or(false));
         match encode(kind, source) {
-            Ok(bytes) if buffer.layout().shape.is_empty() => Ok(Elements::Number(bytes)),
+            Ok(bytes) if is_number => Ok(Elements::Number(bytes)),
             _ => Err(error),
         }
     }
@@ -81,6 +82,15 @@ impl<'py> Elements<'py> {
             Elements::Array(buffer) => buffer.layout(),
             Elements::Number(_) => Layout::contiguous(&[], size),
         }
+    }
+}
+
+/// A number as an element that is no word: a complex number, or a short or long float.
+fn number(dtype: &Py<PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+    let (numpy, dtype) = (value.py().import("numpy")?, dtype.bind(value.py()));
+    match dtype.getattr("kind")?.extract()? {
+        'f' | 'c' => Buffer::of(&numpy.call_method1("asarray", (value, dtype))?),
+        _ => Err(type_error(format!("give an array: elements of {dtype} are not plain numbers"))),
     }
 }
 

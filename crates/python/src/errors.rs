@@ -41,6 +41,15 @@ fn make(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
+/// An `OutOfBounds` that the core does not know.
+pub fn out_of_bounds(py: Python<'_>, message: String) -> PyErr {
+    let class = py.import("memonet._errors").and_then(|errors| errors.getattr("OutOfBounds"));
+    match class.and_then(|class| class.call1((message,))) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => failed,
+    }
+}
+
 pub fn type_error(message: impl Into<String>) -> PyErr {
     PyTypeError::new_err(message.into())
 }

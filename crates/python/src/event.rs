@@ -37,7 +37,7 @@ impl<T: Scalar> Waiting for memonet_core::Event<T> {
 
 /// A wait for a word of this PE's part, made by the library. Its file descriptor becomes readable
 /// when the wait has ended. Made by `Window.event`.
-#[pyclass(frozen, module = "memonet._memonet")]
+#[pyclass(frozen, module = "memonet")]
 pub struct Event(Mutex<Option<Box<dyn Waiting>>>);
 
 /// Begins to wait for a word.
@@ -48,8 +48,8 @@ pub fn event(
     cmp: &str,
     value: &Bound<'_, PyAny>,
 ) -> PyResult<Event> {
-    let (py, window) = (window.py(), window.get());
-    let (cells, index, cmp) = (window.cells()?, window.index(index)?, comparison(cmp)?);
+    let (py, cells) = (window.py(), Window::cells(window)?);
+    let (index, cmp) = (window.get().index(index)?, comparison(cmp)?);
     let event: Box<dyn Waiting> = with_word!(cells.kind(), T => {
         let (words, value) = (word_window::<T>(&*cells), T::read(value)?);
         Box::new(blocking::wait(py, || words.event(index, cmp, value))?)

@@ -8,7 +8,7 @@ use crate::errors::type_error;
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
 use crate::team::{Form, Op, Team};
-use crate::window::Window;
+use crate::window::{Window, number};
 use memonet_core::{And, Max, Min, Number, Operator, Or, Product, Result, Span, Sum, Xor};
 use pyo3::prelude::*;
 use std::ops::Range;
@@ -21,7 +21,7 @@ type Part<'py> = (Bound<'py, Window>, usize, usize);
 type End = (Arc<dyn Cells>, Range<usize>);
 
 fn end_of((window, start, end): &Part<'_>) -> PyResult<End> {
-    Ok((window.get().cells()?, *start..*end))
+    Ok((Window::cells(window)?, *start..*end))
 }
 
 fn words<T: Scalar>((cells, range): &End) -> Result<Span<'_, T>> {
@@ -149,7 +149,7 @@ pub fn combine_into(
     from: Part<'_>,
     op: &str,
     form: &str,
-    root: usize,
+    #[pyo3(from_py_with = number)] root: usize,
 ) -> PyResult<()> {
     let (py, team, ends) = (team.py(), team.get().core(), Ends::of(&to, &from)?);
     let (name, form, op) = (op, Form::named(form, root, op)?, Op::named(op)?);
@@ -202,7 +202,7 @@ pub fn move_into(
     to: Part<'_>,
     from: Part<'_>,
     how: &str,
-    root: usize,
+    #[pyo3(from_py_with = number)] root: usize,
 ) -> PyResult<usize> {
     let (py, team, ends) = (team.py(), team.get().core(), Ends::of(&to, &from)?);
     let how = match how {

@@ -6,7 +6,7 @@ use crate::cells;
 use crate::errors::{raise, value_error};
 use crate::kind::Kind;
 use crate::team::Team;
-use crate::window::Window;
+use crate::window::{Window, number};
 use memonet_core::unstable::launch::Participation;
 use memonet_core::{ElementName, WindowOptions};
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use pyo3::types::PyTuple;
 use std::sync::Arc;
 
 /// A PE's handle on its job.
-#[pyclass(frozen, module = "memonet._memonet", weakref)]
+#[pyclass(frozen, module = "memonet", weakref)]
 pub struct Job {
     pub job: memonet_core::Job,
     /// Whether the PEs are threads of this interpreter.
@@ -97,7 +97,7 @@ impl Job {
     }
 
     /// Whether a PE's memory is mapped into this process.
-    fn is_near(&self, pe: usize) -> PyResult<bool> {
+    fn is_near(&self, #[pyo3(from_py_with = number)] pe: usize) -> PyResult<bool> {
         match pe < self.job.npes() {
             true => Ok(self.job.is_near(pe)),
             false => {
@@ -124,7 +124,7 @@ impl Job {
         let options = WindowOptions::new().populate(populate);
         let options = options.elements(elements_of(&dtype, &shape)?);
         let cells = blocking::wait(py, || cells::make(&self.job, kind, len, options))?;
-        Ok(Window::new(self.job.clone(), self.shares_interpreter, shape, dtype.unbind(), cells))
+        Window::new(self.job.clone(), self.shares_interpreter, shape, dtype, cells)
     }
 
     /// Completes this PE's writes, and waits until all PEs have called. Collective.

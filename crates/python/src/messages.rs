@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, Raw};
 use crate::elements::Staged;
 use crate::errors::freed;
 use crate::job::Job;
-use crate::window::duration;
+use crate::window::{duration, number};
 use memonet_core::Result;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -23,7 +23,7 @@ use std::time::Duration;
 ///
 /// A message has `most` bytes at most. Up to `depth` messages from one PE to another may be under
 /// way before the sender waits for the receiver. Each PE has room for `depth` messages of each PE.
-#[pyclass(frozen, module = "memonet._memonet", weakref)]
+#[pyclass(frozen, module = "memonet", weakref)]
 pub struct Messages {
     most: usize,
     /// Whether waits may look with the interpreter's lock in hand.
@@ -104,7 +104,12 @@ impl Messages {
     /// has not received `depth` messages of this one, for `timeout` seconds at most. `data` may
     /// change at once. mpi4py: `comm.Send`; sockets: `sendto`.
     #[pyo3(signature = (pe, data, *, timeout=None))]
-    fn send(&self, pe: usize, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+    fn send(
+        &self,
+        #[pyo3(from_py_with = number)] pe: usize,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let (messages, data) = (self.messages()?, (data.py(), Contents::of(data)?));
         let ((from, bytes), timeout) = (data.1.place(), timeout.map(duration).transpose()?);
         let looks = self.looks && bytes < blocking::LONG_BYTES;
@@ -116,7 +121,11 @@ impl Messages {
     }
 
     /// `send`, if there is room; gives whether there was.
-    fn try_send(&self, pe: usize, data: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn try_send(
+        &self,
+        #[pyo3(from_py_with = number)] pe: usize,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
         let (messages, contents) = (self.messages()?, Contents::of(data)?);
         let (from, bytes) = contents.place();
         let long = !self.looks || bytes >= blocking::LONG_BYTES;

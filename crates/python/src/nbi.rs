@@ -4,7 +4,7 @@ use crate::blocking;
 use crate::cells::{byte_window, word_window};
 use crate::errors::type_error;
 use crate::kind::{Kind, with_word};
-use crate::window::Window;
+use crate::window::{Window, number};
 use pyo3::prelude::*;
 
 /// Copies `count` elements of this PE's part of `source`, from `start` on, to `pe`'s part of
@@ -12,15 +12,15 @@ use pyo3::prelude::*;
 #[pyfunction]
 pub fn put_nbi(
     target: &Bound<'_, Window>,
-    pe: usize,
+    #[pyo3(from_py_with = number)] pe: usize,
     index: &Bound<'_, PyAny>,
     source: &Bound<'_, Window>,
     start: &Bound<'_, PyAny>,
     count: usize,
 ) -> PyResult<()> {
-    let (py, target, source) = (target.py(), target.get(), source.get());
-    let (index, start) = (target.index(index)?, source.index(start)?);
-    let (to, from) = (target.cells()?, source.cells()?);
+    let py = target.py();
+    let (index, start) = (target.get().index(index)?, source.get().index(start)?);
+    let (to, from) = (Window::cells(target)?, Window::cells(source)?);
     let kind = to.kind();
     if kind != from.kind() {
         return Err(type_error(format!(
@@ -29,7 +29,7 @@ pub fn put_nbi(
         )));
     }
     let end = start.saturating_add(count);
-    blocking::call(py, target.is_long(pe, count.saturating_mul(kind.size())), || {
+    blocking::call(py, target.get().is_long(pe, count.saturating_mul(kind.size())), || {
         with_word!(kind, T => {
             word_window::<T>(&*to).put_nbi(pe, index, word_window(&*from), start..end)
         }, bytes size => {

@@ -69,7 +69,7 @@ impl<T: Scalar> Target for memonet_core::Remote<T> {
 }
 
 /// A word of a PE, found and checked once. A store to a near PE is one instruction.
-#[pyclass(frozen, module = "memonet._memonet")]
+#[pyclass(frozen, module = "memonet")]
 pub struct Remote {
     target: Box<dyn Target>,
 }
@@ -92,6 +92,11 @@ impl Remote {
     #[getter]
     fn is_near(&self) -> bool {
         self.target.is_near()
+    }
+
+    fn __repr__(&self) -> String {
+        let (pe, near) = (self.target.pe(), if self.target.is_near() { "near" } else { "far" });
+        format!("<memonet.Remote: a word of PE {pe}, which is {near}>")
     }
 
     /// Stores a word. It wakes nobody: a PE that sleeps sees it within about 4 ms.

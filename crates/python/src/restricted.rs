@@ -52,7 +52,7 @@ pub fn restricted(
             Arc::new(Lumps { bytes, size })
         }))
     })?;
-    Ok(Window::new(job.job.clone(), job.shares_interpreter, shape, dtype.unbind(), cells))
+    Window::new(job.job.clone(), job.shares_interpreter, shape, dtype, cells)
 }
 
 /// The part of a restricted window that a key opens.
@@ -83,7 +83,7 @@ pub fn attach(
             shape
         }
     };
-    Ok(Window::new(job.job.clone(), job.shares_interpreter, shape, dtype.unbind(), cells))
+    Window::new(job.job.clone(), job.shares_interpreter, shape, dtype, cells)
 }
 
 fn key_of(bytes: &[u8]) -> PyResult<memonet_core::Key> {
@@ -96,7 +96,7 @@ fn key_of(bytes: &[u8]) -> PyResult<memonet_core::Key> {
 #[pyfunction]
 pub fn key<'py>(window: &Bound<'py, Window>) -> PyResult<Bound<'py, PyBytes>> {
     use zerocopy::IntoBytes;
-    let (py, cells) = (window.py(), window.get().cells()?);
+    let (py, cells) = (window.py(), Window::cells(window)?);
     let key = with_word!(cells.kind(), T => word_window::<T>(&*cells).key(), bytes _size => {
         byte_window(&*cells).key()
     });
@@ -106,7 +106,7 @@ pub fn key<'py>(window: &Bound<'py, Window>) -> PyResult<Bound<'py, PyBytes>> {
 /// Takes back all rights to this PE's part, and waits until nobody uses them if asked to.
 #[pyfunction]
 pub fn revoke(window: &Bound<'_, Window>, wait: bool, timeout: Option<f64>) -> PyResult<()> {
-    let (py, cells) = (window.py(), window.get().cells()?);
+    let (py, cells) = (window.py(), Window::cells(window)?);
     let timeout = timeout.map(duration).transpose()?;
     macro_rules! take_back {
         ($window:expr) => {

@@ -15,7 +15,7 @@ use crate::errors::freed;
 use crate::job::{Job, dtype_of, elements_of, shape_of};
 use crate::kind::{Kind, with_word};
 use crate::place::{Part, Place};
-use crate::window::{duration, element};
+use crate::window::{duration, element, number};
 use memonet_core::{Error, Plain, Result, WindowOptions};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -96,7 +96,7 @@ fn unless_in_use<R>(used: PyResult<Option<R>>) -> PyResult<R> {
 ///
 /// With `overlapped`, the barrier goes on while the next superstep works: elements are received in
 /// the second superstep after the one in which they are put.
-#[pyclass(frozen, module = "memonet._memonet", weakref)]
+#[pyclass(frozen, module = "memonet", weakref)]
 pub struct Supersteps {
     job: memonet_core::Job,
     kind: Kind,
@@ -186,7 +186,12 @@ impl Supersteps {
     /// Copies an array, or a number, to `pe`, which may be this PE. It is received there `delay`
     /// steps later, from element `index` on. Of two puts to one element in one superstep, either
     /// may be received.
-    fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn put(
+        &self,
+        #[pyo3(from_py_with = number)] pe: usize,
+        index: &Bound<'_, PyAny>,
+        source: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let (py, steps) = (index.py(), self.steps()?);
         let (index, from) =
             (element(&self.shape, index)?, Elements::of(self.kind, &self.dtype, source)?);

@@ -11,6 +11,7 @@ use crate::errors::{type_error, value_error};
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
 use crate::strides::{Layout, each_run};
+use crate::window::number;
 use memonet_core::unstable::segment;
 use memonet_core::{And, By, Job, Max, Min, Number, Operator, Or, Product, Result, Sum, Xor};
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ use pyo3::types::{PyFloat, PyInt};
 use std::sync::Arc;
 
 /// A team of PEs, on which collectives are called.
-#[pyclass(frozen, module = "memonet._memonet", weakref)]
+#[pyclass(frozen, module = "memonet", weakref)]
 pub struct Team {
     job: Job,
     /// `None`: all PEs.
@@ -303,7 +304,7 @@ impl Team {
         x: &Bound<'py, PyAny>,
         op: &str,
         form: &str,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, form) = (x.py(), Form::named(form, root, op)?);
         match x.is_exact_instance_of::<PyFloat>() {
@@ -326,7 +327,7 @@ impl Team {
         dtype: &Bound<'_, PyAny>,
         op: &str,
         form: &str,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<()> {
         let (py, name, form) = (array.py(), op, Form::named(form, root, op)?);
         let op = Op::named(op)?;
@@ -350,7 +351,11 @@ impl Team {
     }
 
     /// Gives all members the elements of the root, in place.
-    fn _broadcast(&self, array: &Bound<'_, PyAny>, root: usize) -> PyResult<()> {
+    fn _broadcast(
+        &self,
+        array: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] root: usize,
+    ) -> PyResult<()> {
         let (py, buffer) = (array.py(), Buffer::writable(array)?);
         let mut bytes = self.bytes(&buffer);
         blocking::wait(py, || self.core().broadcast_slice(root, &mut bytes))?;
@@ -393,7 +398,7 @@ impl Team {
         &self,
         array: Option<&Bound<'_, PyAny>>,
         mine: &Bound<'_, PyAny>,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<()> {
         let (py, into) = (mine.py(), Buffer::writable(mine)?);
         let all = array.map(|array| Ok::<_, PyErr>(self.bytes(&Buffer::of(array)?))).transpose()?;

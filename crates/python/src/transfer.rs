@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 /// A copy of a part of a window, checked and resolved in advance. Made by `memonet.transfer`.
-#[pyclass(frozen, module = "memonet._memonet")]
+#[pyclass(frozen, module = "memonet")]
 pub struct Transfer(Exclusive<memonet_core::Transfer>);
 
 impl Transfer {

@@ -4,35 +4,55 @@ use crate::blocking::{self, LONG_BYTES};
 use crate::buffer::{Buffer, Raw};
 use crate::cells::{Cells, Signal, Terms, Which, comparison};
 use crate::elements::{Elements, Staged};
-use crate::errors::{freed, raise, type_error, value_error};
+use crate::errors::{freed, out_of_bounds, raise, type_error, value_error};
 use crate::ndarray;
 use crate::place::Part;
-use crate::remote::{Remote, signal_op};
+use crate::remote::{Remote, Target, signal_op};
 use crate::strides::{Layout, each_run};
 use crate::transfer::Transfer;
-use memonet_core::{Error, SignalOp};
-use pyo3::exceptions::PyIndexError;
+use memonet_core::Error;
+use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyTuple};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An array of each PE that the other PEs can reach, with one shape and dtype.
-#[pyclass(frozen, subclass, module = "memonet._memonet", weakref)]
+#[pyclass(frozen, subclass, module = "memonet", weakref)]
 pub struct Window {
     job: memonet_core::Job,
     /// Whether PEs share the interpreter.
     shares_interpreter: bool,
     shape: Vec<usize>,
     dtype: Py<PyAny>,
-    held: Mutex<Held>,
+    held: Guarded,
 }
 
 /// What `free` gives up.
 struct Held {
-    cells: Option<Arc<dyn Cells>>,
+    cells: Option<Py<Memory>>,
     /// The array of this PE's part, once a program has asked for it.
     local: Option<Py<PyAny>>,
+}
+
+/// What a window holds, for one thread at a time: [`Window::held`].
+struct Guarded(UnsafeCell<Held>);
+
+// SAFETY: `Window::held` alone uses it, in a critical section of its window.
+unsafe impl Sync for Guarded {}
+
+/// A window's memory as an object of Python. A call counts a reference to it, which costs nothing
+/// beside the atomic operations of a mutex and an `Arc`: those were a third of a put of 8 bytes.
+#[pyclass(frozen, module = "memonet._memonet")]
+pub struct Memory(Arc<dyn Cells>);
+
+impl Memory {
+    /// As long as the object lives.
+    fn cells(&self) -> &dyn Cells {
+        &*self.0
+    }
 }
 
 impl Window {
@@ -40,20 +60,31 @@ impl Window {
         job: memonet_core::Job,
         shares_interpreter: bool,
         shape: Vec<usize>,
-        dtype: Py<PyAny>,
+        dtype: Bound<'_, PyAny>,
         cells: Arc<dyn Cells>,
-    ) -> Self {
-        let held = Mutex::new(Held { cells: Some(cells), local: None });
-        Window { job, shares_interpreter, shape, dtype, held }
+    ) -> PyResult<Self> {
+        let cells = Some(Py::new(dtype.py(), Memory(cells))?);
+        let held = Guarded(UnsafeCell::new(Held { cells, local: None }));
+        Ok(Window { job, shares_interpreter, shape, dtype: dtype.unbind(), held })
     }
 
-    /// Never held while Python code runs.
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the window holds, for `look`, which runs no code of Python, nor gives up a reference,
+    /// which may run some.
+    fn held<R>(slf: &Bound<'_, Self>, look: impl FnOnce(&mut Held) -> R) -> R {
+        // SAFETY: the critical section, in interpreters with a lock that lock, keeps other threads
+        // out while `look` runs no code of Python; and for that reason it does not come here again.
+        with_critical_section(slf.as_any(), || look(unsafe { &mut *slf.get().held.0.get() }))
     }
 
-    pub fn cells(&self) -> PyResult<Arc<dyn Cells>> {
-        self.held().cells.clone().ok_or_else(|| freed("window"))
+    /// The memory, for a call.
+    fn memory<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Memory>> {
+        let held = Self::held(slf, |held| Some(held.cells.as_ref()?.clone_ref(slf.py())));
+        held.map(|memory| memory.into_bound(slf.py())).ok_or_else(|| freed("window"))
+    }
+
+    /// The memory, for what outlives a call, or does not mind atomic operations.
+    pub fn cells(slf: &Bound<'_, Self>) -> PyResult<Arc<dyn Cells>> {
+        Ok(Self::memory(slf)?.get().0.clone())
     }
 
     /// The number of an element that is given as a number, or by an index for each dimension.
@@ -68,7 +99,7 @@ impl Window {
 
     /// The place of a view of this PE's part: the byte at which it begins, and its layout.
     fn place(cells: &dyn Cells, view: &Bound<'_, PyAny>) -> PyResult<(usize, Layout)> {
-        let buffer = Buffer::of(view)?;
+        let buffer = Buffer::of_array(view, cells.kind().size())?;
         let (layout, start) = (buffer.layout(), cells.local() as usize);
         let end = start + cells.len() * cells.kind().size();
         let (mut low, mut high) = (buffer.start().0 as isize, buffer.start().0 as isize);
@@ -100,7 +131,7 @@ impl Window {
         let (Some(count), false) = (from.block(size), self.is_own(cells, pe, from.start())) else {
             let at = self.byte(index, cells)?;
             let to = Layout::contiguous(&from.layout(size).shape, size);
-            return self.put_runs(py, pe, (at, &to), from, signal);
+            return self.put_runs(py, cells, pe, (at, &to), from, signal);
         };
         // Most puts: one block, without the shapes and strides of two arrays.
         let (index, start) = (self.index(index)?, from.start());
@@ -118,21 +149,24 @@ impl Window {
 
     /// Whether an array lies in the part of the window that is read or written.
     fn is_own(&self, cells: &dyn Cells, pe: usize, start: Raw) -> bool {
+        if pe != self.job.pe() {
+            return false;
+        }
         let (own, bytes) = (cells.local() as usize, cells.len() * cells.kind().size());
-        pe == self.job.pe() && (own..own + bytes).contains(&(start.0 as usize))
+        (own..own + bytes).contains(&(start.0 as usize))
     }
 
     /// Puts elements to a place of `pe`'s part, and a signal after the last of them.
     fn put_runs(
         &self,
         py: Python<'_>,
+        cells: &dyn Cells,
         pe: usize,
         (at, to): (usize, &Layout),
         from: &Elements<'_>,
         signal: Option<Signal<'_>>,
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (cells, size) = (&*cells, cells.kind().size());
+        let size = cells.kind().size();
         let layout = &from.layout(size);
         let (bytes, start) = (layout.count() * size, from.start());
         self.check(py, pe, at, to, cells)?;
@@ -171,8 +205,7 @@ impl Window {
         pe: usize,
         into: &Bound<'_, PyAny>,
     ) -> PyResult<Buffer> {
-        let buffer = Buffer::writable(into)?;
-        buffer.check(cells.kind())?;
+        let buffer = Buffer::of_elements(into, cells.kind(), &self.dtype)?.written()?;
         if self.is_own(cells, pe, buffer.start()) {
             return Err(value_error(
                 "the destination is this PE's own part of the window: assign arrays, as in w.local[0:2] = w.local[4:6]",
@@ -204,12 +237,12 @@ impl Window {
     fn get_runs(
         &self,
         py: Python<'_>,
+        cells: &dyn Cells,
         pe: usize,
         (at, from): (usize, &Layout),
         buffer: &Buffer,
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (cells, size, layout) = (&*cells, cells.kind().size(), buffer.layout());
+        let (size, layout) = (cells.kind().size(), buffer.layout());
         self.check(py, pe, at, from, cells)?;
         let start = buffer.start();
         blocking::call(py, self.is_long(pe, buffer.bytes()), || {
@@ -224,11 +257,20 @@ impl Window {
     }
 
     /// The array of this PE's part, made anew.
-    fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Part::of(self.cells()?).array(&self.shape, self.dtype.bind(py))
+    fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        Part::of(Self::cells(slf)?).array(&this.shape, this.dtype.bind(slf.py()))
     }
 
-    fn terms(&self, timeout: Option<f64>, depends_on: Option<Vec<usize>>) -> PyResult<Terms> {
+    fn terms(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        depends_on: Option<Vec<usize>>,
+    ) -> PyResult<Terms> {
+        if let Some(&pe) = depends_on.iter().flatten().find(|&&pe| pe >= self.job.npes()) {
+            return Err(raise(py, Error::NoSuchPe { pe, npes: self.job.npes(), call: None }));
+        }
         let looks = blocking::looks(&self.job, self.shares_interpreter);
         Ok(Terms { timeout: timeout.map(duration).transpose()?, depends_on, looks })
     }
@@ -278,8 +320,8 @@ impl Window {
 
 /// The number of an element of an array: given so, or by an index for each dimension.
 pub fn element(shape: &[usize], index: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let Ok(tuple) = index.cast::<PyTuple>() else { return index.extract() };
-    let indices: Vec<usize> = tuple.extract()?;
+    let Ok(tuple) = index.cast::<PyTuple>() else { return number(index) };
+    let indices = tuple.iter().map(|index| number(&index)).collect::<PyResult<Vec<usize>>>()?;
     if indices.len() != shape.len() {
         return Err(PyIndexError::new_err(format!(
             "{} indices for an array of {} dimensions",
@@ -297,6 +339,19 @@ pub fn element(shape: &[usize], index: &Bound<'_, PyAny>) -> PyResult<usize> {
         number = number * count + index;
     }
     Ok(number)
+}
+
+/// The number of a PE or an element, as a program gives it.
+pub fn number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    value.extract().map_err(|error: PyErr| {
+        match error.is_instance_of::<PyOverflowError>(value.py()) {
+            true => out_of_bounds(
+                value.py(),
+                format!("there is no number {value}: PEs and elements are counted from 0 on"),
+            ),
+            false => error,
+        }
+    })
 }
 
 /// A time limit in seconds.
@@ -332,51 +387,58 @@ impl Window {
             .ok_or_else(|| type_error("a window without dimensions has no length"))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let freed = if self.cells().is_err() { ", freed" } else { "" };
-        let shape = PyTuple::new(py, &self.shape)?.repr()?;
-        Ok(format!("<memonet.Window {shape} {}{freed}>", self.dtype.bind(py).str()?))
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (py, this) = (slf.py(), slf.get());
+        let freed = if Self::memory(slf).is_err() { ", freed" } else { "" };
+        let shape = PyTuple::new(py, &this.shape)?.repr()?;
+        Ok(format!("<memonet.Window {shape} {}{freed}>", this.dtype.bind(py).str()?))
     }
 
     /// This PE's part: an array that shows the memory itself, without a copy.
     #[getter]
-    pub fn local<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(local) = &self.held().local {
-            return Ok(local.bind(py).clone());
+    fn local<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if let Some(local) = Self::held(slf, |held| Some(held.local.as_ref()?.clone_ref(py))) {
+            return Ok(local.into_bound(py));
         }
-        let local = self.array(py)?;
-        let before = self.held().local.replace(local.clone().unbind());
+        let local = Self::array(slf)?;
+        let before = Self::held(slf, |held| held.local.replace(local.clone().unbind()));
         drop(before);
         Ok(local)
     }
 
     #[pyo3(signature = (*arguments, **options))]
     fn __array__<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         arguments: &Bound<'py, PyTuple>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.local(arguments.py())?.call_method("__array__", arguments, options)
+        Self::local(slf)?.call_method("__array__", arguments, options)
     }
 
     #[pyo3(signature = (**options))]
     fn __dlpack__<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.local(py)?.call_method("__dlpack__", (), options)
+        Self::local(slf)?.call_method("__dlpack__", (), options)
     }
 
-    fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.local(py)?.call_method0("__dlpack_device__")
+    fn __dlpack_device__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::local(slf)?.call_method0("__dlpack_device__")
     }
 
     /// Copies an array, or a number, to `pe`'s part, from element `index` on.
-    fn put(&self, pe: usize, index: &Bound<'_, PyAny>, source: &Bound<'_, PyAny>) -> PyResult<()> {
-        let cells = self.cells()?;
-        let from = Elements::of(cells.kind(), &self.dtype, source)?;
-        self.put_elements(source.py(), &*cells, pe, index, &from, None)
+    fn put(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
+        index: &Bound<'_, PyAny>,
+        source: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (this, memory) = (slf.get(), Self::memory(slf)?);
+        let cells = memory.get().cells();
+        let from = Elements::of(cells.kind(), &this.dtype, source)?;
+        this.put_elements(slf.py(), cells, pe, index, &from, None)
     }
 
     /// `put`, and then an update of a signal word of that PE. Whoever sees the signal sees the
@@ -384,8 +446,8 @@ impl Window {
     #[pyo3(signature = (pe, index, source, signals, signal=None, value=1, op="set"))]
     #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
     fn put_signal(
-        &self,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'_, PyAny>,
         source: &Bound<'_, PyAny>,
         signals: &Bound<'_, Window>,
@@ -393,49 +455,48 @@ impl Window {
         value: u64,
         op: &str,
     ) -> PyResult<()> {
-        let (cells, words) = (self.cells()?, signals.get().cells()?);
-        let from = Elements::of(cells.kind(), &self.dtype, source)?;
+        let (this, memory, words) = (slf.get(), Self::memory(slf)?, Self::memory(signals)?);
+        let cells = memory.get().cells();
+        let from = Elements::of(cells.kind(), &this.dtype, source)?;
         let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
-        let signal = (&*words, signal, signal_op(op)?, value);
-        self.put_elements(source.py(), &*cells, pe, index, &from, Some(signal))
+        let signal = (words.get().cells(), signal, signal_op(op)?, value);
+        this.put_elements(slf.py(), cells, pe, index, &from, Some(signal))
     }
 
     /// Copies elements of `pe`'s part from `index` on: into an array, or `count` of them into a new
     /// one; without either, the one element.
     #[pyo3(signature = (pe, index, into=None, *, count=None))]
     fn get<'py>(
-        &self,
-        py: Python<'py>,
-        pe: usize,
+        slf: &Bound<'py, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'py, PyAny>,
         into: Option<Bound<'py, PyAny>>,
         count: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let cells = self.cells()?;
+        let (py, this, memory) = (slf.py(), slf.get(), Self::memory(slf)?);
+        let cells = memory.get().cells();
         let into = match (into, count) {
             (Some(_), Some(_)) => return Err(type_error("give `into` or `count`, not both")),
             (Some(into), None) => into,
-            (None, count) => {
-                let shape = count.map_or(PyTuple::empty(py), |count| {
-                    PyTuple::new(py, [count]).unwrap_or_else(|_| PyTuple::empty(py))
-                });
-                py.import("numpy")?.call_method1("empty", (shape, &self.dtype))?
+            (None, Some(count)) => {
+                py.import("numpy")?.call_method1("empty", (count, &this.dtype))?
             }
+            (None, None) => py.import("numpy")?.call_method1("empty", ((), &this.dtype))?,
         };
-        let block = ndarray::block(&into, &self.dtype)
-            .filter(|block| block.can_be_filled && !self.is_own(&*cells, pe, block.start));
+        let block = ndarray::block(&into, &this.dtype)
+            .filter(|block| block.can_be_filled && !this.is_own(cells, pe, block.start));
         if let Some(block) = block {
-            self.get_block(py, &*cells, pe, index, (block.start, block.count))?;
+            this.get_block(py, cells, pe, index, (block.start, block.count))?;
             return Ok(into);
         }
-        let buffer = self.destination(&*cells, pe, &into)?;
+        let buffer = this.destination(cells, pe, &into)?;
         let size = cells.kind().size();
         if buffer.is_block() {
             let place = (buffer.start(), buffer.bytes() / size);
-            self.get_block(py, &*cells, pe, index, place)?;
+            this.get_block(py, cells, pe, index, place)?;
         } else {
             let from = Layout::contiguous(&buffer.layout().shape, size);
-            self.get_runs(py, pe, (self.byte(index, &*cells)?, &from), &buffer)?;
+            this.get_runs(py, cells, pe, (this.byte(index, cells)?, &from), &buffer)?;
         }
         match buffer.has_dimensions() {
             true => Ok(into),
@@ -445,14 +506,15 @@ impl Window {
 
     /// Puts `source` to the place, in `pe`'s part, of a view of this PE's own part.
     fn _put_view(
-        &self,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         view: &Bound<'_, PyAny>,
         source: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (py, cells) = (source.py(), self.cells()?);
-        let (at, to) = Self::place(&*cells, view)?;
-        let from = Elements::of(cells.kind(), &self.dtype, source)?;
+        let (this, memory) = (slf.get(), Self::memory(slf)?);
+        let cells = memory.get().cells();
+        let (at, to) = Self::place(cells, view)?;
+        let from = Elements::of(cells.kind(), &this.dtype, source)?;
         let shape = from.layout(cells.kind().size()).shape;
         if shape != to.shape {
             return Err(value_error(format!(
@@ -460,100 +522,113 @@ impl Window {
                 to.shape
             )));
         }
-        self.put_runs(py, pe, (at, &to), &from, None)
+        this.put_runs(slf.py(), cells, pe, (at, &to), &from, None)
     }
 
     /// Gets the place, in `pe`'s part, of a view of this PE's own part.
     fn _get_view(
-        &self,
-        py: Python<'_>,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         view: &Bound<'_, PyAny>,
         into: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let cells = self.cells()?;
-        let (at, from) = Self::place(&*cells, view)?;
-        self.get_runs(py, pe, (at, &from), &self.destination(&*cells, pe, into)?)
+        let (this, memory) = (slf.get(), Self::memory(slf)?);
+        let cells = memory.get().cells();
+        let (at, from) = Self::place(cells, view)?;
+        let into = this.destination(cells, pe, into)?;
+        this.get_runs(slf.py(), cells, pe, (at, &from), &into)
     }
 
     /// Checks that there is such a PE.
-    fn _check_pe(&self, py: Python<'_>, pe: usize) -> PyResult<()> {
+    fn _check_pe(&self, py: Python<'_>, #[pyo3(from_py_with = number)] pe: usize) -> PyResult<()> {
         self.check_pe(py, pe)
     }
 
     /// Resolves one word of a PE, for stores, loads and atomics.
-    fn remote(&self, pe: usize, index: &Bound<'_, PyAny>) -> PyResult<Remote> {
-        Ok(Remote::new(self.cells()?.remote(index.py(), pe, self.index(index)?)?))
+    fn remote(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
+        index: &Bound<'_, PyAny>,
+    ) -> PyResult<Remote> {
+        Ok(Remote::new(Self::target(slf, pe, index)?))
     }
 
     /// Updates signal word `index` of `pe`'s part, and wakes it.
     #[pyo3(signature = (pe, index, value=1, op="set"))]
-    fn signal(&self, pe: usize, index: &Bound<'_, PyAny>, value: u64, op: &str) -> PyResult<()> {
-        let (py, cells, op): (_, _, SignalOp) = (index.py(), self.cells()?, signal_op(op)?);
-        let index = self.index(index)?;
-        blocking::call(py, self.is_long(pe, 0), || {
+    fn signal(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
+        index: &Bound<'_, PyAny>,
+        value: u64,
+        op: &str,
+    ) -> PyResult<()> {
+        let (this, memory) = (slf.get(), Self::memory(slf)?);
+        let (cells, op) = (memory.get().cells(), signal_op(op)?);
+        let index = this.index(index)?;
+        blocking::call(slf.py(), this.is_long(pe, 0), || {
             // SAFETY: no elements.
-            unsafe { cells.put_signal(pe, 0, Raw(cells.local()), 0, &(&*cells, index, op, value)) }
+            unsafe { cells.put_signal(pe, 0, Raw(cells.local()), 0, &(cells, index, op, value)) }
         })
     }
 
     /// Adds to a word of a PE atomically; gives what it held.
     fn fetch_add(
-        &self,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
-        let cells = self.cells()?;
-        cells.remote(index.py(), pe, self.index(index)?)?.update(crate::scalar::Update::Add, value)
+        Self::target(slf, pe, index)?.update(crate::scalar::Update::Add, value)
     }
 
     /// Replaces a word of a PE atomically; gives what it held.
     fn swap(
-        &self,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
-        self.cells()?.remote(index.py(), pe, self.index(index)?)?.swap(value)
+        Self::target(slf, pe, index)?.swap(value)
     }
 
     /// Replaces a word of a PE by `new` if it holds `expected`; gives what it held.
     fn compare_swap(
-        &self,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'_, PyAny>,
         expected: &Bound<'_, PyAny>,
         new: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
-        self.cells()?.remote(index.py(), pe, self.index(index)?)?.compare_swap(expected, new)
+        Self::target(slf, pe, index)?.compare_swap(expected, new)
     }
 
     /// Waits until a word of this PE's part compares so with `value`; gives the word.
     #[pyo3(signature = (index, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until(
-        &self,
+        slf: &Bound<'_, Self>,
         index: &Bound<'_, PyAny>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
         depends_on: Option<Vec<usize>>,
     ) -> PyResult<Py<PyAny>> {
-        let terms = self.terms(timeout, depends_on)?;
-        self.cells()?.wait(self.index(index)?, comparison(cmp)?, value, &terms)
+        let (this, memory) = (slf.get(), Self::memory(slf)?);
+        let terms = this.terms(slf.py(), timeout, depends_on)?;
+        memory.get().cells().wait(this.index(index)?, comparison(cmp)?, value, &terms)
     }
 
     /// Waits until one of several words compares so; gives its place in `indices`.
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_any(
-        &self,
+        slf: &Bound<'_, Self>,
         indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
         depends_on: Option<Vec<usize>>,
     ) -> PyResult<usize> {
-        let (cells, terms) = (self.cells()?, self.terms(timeout, depends_on)?);
+        let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
+        let cells = memory.get().cells();
         let places = cells.wait_for(Which::Any, &indices, comparison(cmp)?, value, &terms)?;
         Ok(places[0])
     }
@@ -561,39 +636,42 @@ impl Window {
     /// Waits until each of several words has compared so.
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_all(
-        &self,
+        slf: &Bound<'_, Self>,
         indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
         depends_on: Option<Vec<usize>>,
     ) -> PyResult<()> {
-        let (cells, terms) = (self.cells()?, self.terms(timeout, depends_on)?);
+        let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
+        let cells = memory.get().cells();
         cells.wait_for(Which::All, &indices, comparison(cmp)?, value, &terms).map(drop)
     }
 
     /// Waits until at least one of several words compares so; gives the places of all that do.
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_some(
-        &self,
+        slf: &Bound<'_, Self>,
         indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
         depends_on: Option<Vec<usize>>,
     ) -> PyResult<Vec<usize>> {
-        let (cells, terms) = (self.cells()?, self.terms(timeout, depends_on)?);
+        let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
+        let cells = memory.get().cells();
         cells.wait_for(Which::Some, &indices, comparison(cmp)?, value, &terms)
     }
 
     /// Whether a word of this PE's part compares so now.
     fn test(
-        &self,
+        slf: &Bound<'_, Self>,
         index: &Bound<'_, PyAny>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let found = self.cells()?.test(&[self.index(index)?], comparison(cmp)?, value)?;
+        let (index, memory) = (slf.get().index(index)?, Self::memory(slf)?);
+        let found = memory.get().cells().test(&[index], comparison(cmp)?, value)?;
         Ok(!found.is_empty())
     }
 
@@ -601,8 +679,8 @@ impl Window {
     #[pyo3(signature = (pe, index, source, start, count, *, signals=None, signal=None, value=1, op="set"))]
     #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
     fn _prepare(
-        &self,
-        pe: usize,
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'_, PyAny>,
         source: &Bound<'_, Window>,
         start: &Bound<'_, PyAny>,
@@ -612,15 +690,15 @@ impl Window {
         value: u64,
         op: &str,
     ) -> PyResult<Transfer> {
-        let (py, from) = (index.py(), source.get());
-        let (cells, source) = (self.cells()?, from.cells()?);
-        let (to, start) = (self.index(index)?, from.index(start)?);
+        let py = slf.py();
+        let (cells, from) = (Self::cells(slf)?, Self::cells(source)?);
+        let (to, start) = (slf.get().index(index)?, source.get().index(start)?);
         let prepared =
-            cells.prepare(pe, to, &*source, start, count).map_err(|error| raise(py, error))?;
+            cells.prepare(pe, to, &*from, start, count).map_err(|error| raise(py, error))?;
         let prepared = match signals {
             None => prepared,
             Some(signals) => {
-                let words = signals.get().cells()?;
+                let words = Self::cells(signals)?;
                 let signal = signal.map_or(Ok(0), |signal| signals.get().index(signal))?;
                 let op = signal_op(op)?;
                 crate::cells::signals(&*words)
@@ -634,11 +712,8 @@ impl Window {
     /// Gives up this object's hold on the memory. Not collective: the memory is used again when all
     /// PEs have freed the window and no array shows it, from the next collective call that makes a
     /// window on.
-    fn free(&self) {
-        let held = {
-            let mut held = self.held();
-            (held.cells.take(), held.local.take())
-        };
+    fn free(slf: &Bound<'_, Self>) {
+        let held = Self::held(slf, |held| (held.cells.take(), held.local.take()));
         drop(held);
     }
 
@@ -647,12 +722,21 @@ impl Window {
     }
 
     #[pyo3(signature = (*_raised))]
-    fn __exit__(&self, _raised: &Bound<'_, PyTuple>) {
-        self.free();
+    fn __exit__(slf: &Bound<'_, Self>, _raised: &Bound<'_, PyTuple>) {
+        Self::free(slf);
     }
 }
 
 impl Window {
+    /// A word of a PE, resolved.
+    fn target(
+        slf: &Bound<'_, Self>,
+        pe: usize,
+        index: &Bound<'_, PyAny>,
+    ) -> PyResult<Box<dyn Target>> {
+        Self::memory(slf)?.get().cells().remote(slf.py(), pe, slf.get().index(index)?)
+    }
+
     /// The byte of an element's beginning.
     fn byte(&self, index: &Bound<'_, PyAny>, cells: &dyn Cells) -> PyResult<usize> {
         let (py, index, size) = (index.py(), self.index(index)?, cells.kind().size());

@@ -12,6 +12,7 @@ def test_collectives(run):
         total = n * (n - 1) // 2
         assert t.all_reduce(me) == total and isinstance(t.all_reduce(me), int)
         assert t.all_reduce(float(me), "max") == n - 1
+        assert isinstance(t.all_reduce(np.float32(1.5)), np.float32)
         assert t.all_reduce(True) == n and t.all_reduce(me == 0, "and") is (n == 1)
         assert abs(t.all_reduce(1j, "product") - 1j**n) < 1e-12
         assert t.all_reduce(me + 1j) == total + n * 1j
@@ -56,6 +57,11 @@ def test_collectives(run):
 def test_mistakes_are_exceptions():
     def body(job):
         t = job.world
+        for out in (np.ones(3), np.ones(2, "f4"), np.ones((2, 1))):
+            with pytest.raises(ValueError, match="empty_like"):
+                t.all_reduce(np.ones(2), out=out)
+        with pytest.raises(IndexError):
+            t.broadcast(1, root=-1)
         with pytest.raises(TypeError, match="_object"):
             t.all_reduce({"a": 1})
         with pytest.raises(TypeError, match="combines integers"):

@@ -108,6 +108,13 @@ def test_mistakes_are_exceptions():
         w, words = job.window(4), job.window(2, "int64")
         cases = [
             (IndexError, lambda: w.put(2, 0, 1.0)),
+            (IndexError, lambda: w.put(-1, 0, 1.0)),
+            (IndexError, lambda: w.put(0, -1, 1.0)),
+            (IndexError, lambda: w.put(0, 1 << 70, 1.0)),
+            (IndexError, lambda: job.window((2, 2)).get(0, (0, -1))),
+            (IndexError, lambda: job.is_near(-1)),
+            (IndexError, lambda: job.world.reduce(1.0, root=-1)),
+            (IndexError, lambda: words.wait_until(0, "==", 1, timeout=1, depends_on=[1])),
             (IndexError, lambda: w.at(2)),
             (IndexError, lambda: w.put(0, 3, np.zeros(2))),
             (IndexError, lambda: w.put(0, 3, np.zeros(4)[::2])),
@@ -116,6 +123,9 @@ def test_mistakes_are_exceptions():
             (IndexError, lambda: w.put(0, (1, 1), 1.0)),
             (TypeError, lambda: w.put(0, 0, np.zeros(2, "f4"))),
             (TypeError, lambda: w.put(0, 0, "text")),
+            (TypeError, lambda: w.put(0, 0, [1.0])),
+            (TypeError, lambda: w.get(0, 0, [1.0])),
+            (TypeError, lambda: w.put(0, 0, 1j)),
             (TypeError, lambda: words.put(0, 0, 1.5)),
             (TypeError, lambda: w.fetch_add(0, 0, 1)),
             (TypeError, lambda: job.window(1, object)),
@@ -139,7 +149,87 @@ def test_mistakes_are_exceptions():
                 raise AssertionError(f"nothing raised, but {kind} expected")
         return len(cases)
 
-    assert memonet.threads(1, body) == [20]
+    assert memonet.threads(1, body) == [30]
+
+
+def test_elements_of_another_dtype_are_refused():
+    """Also where they have as many bytes, and where only a part of the dtypes differs."""
+
+    def body(job):
+        pair = np.dtype([("a", "i4"), ("b", "f4")])
+        for dtype, others in {
+            "?": ["u1", "i1", "S1"],
+            "u8": ["i8", "f8", "c8", "M8[s]"],
+            "c8": ["f8", "i8", ">c8", pair],
+            "f2": ["u2", ">f2"],
+            ">f8": ["f8", ">i8"],
+            "M8[s]": ["M8[ns]", "m8[s]", "i8"],
+            "U1": ["S4", "i4", ">U1"],
+            pair: [[("a", "f4"), ("b", "i4")], [("a", "i4"), ("c", "f4")], "V8", "f8"],
+        }.items():
+            w = job.window(2, dtype)
+            w.put(0, 0, np.zeros(2, dtype))
+            w.get(0, 0, np.zeros(4, dtype)[::2])
+            for wrong in [np.zeros(2, other) for other in others]:
+                for call in (w.put, w.get):
+                    with pytest.raises(TypeError, match="here are"):
+                        call(0, 0, wrong)
+        # Buffers have no dtype.
+        w = job.window(2, pair)
+        w.put(0, 0, memoryview(np.ones(2, pair)))
+        assert w.local.tolist() == [(1, 1)] * 2
+        with pytest.raises(TypeError, match="here are"):
+            w.put(0, 0, memoryview(np.ones(2, [("a", "f4"), ("b", "i4")])))
+
+    memonet.threads(1, body)
+
+
+def test_elements_that_are_no_words(run):
+    def body(job):
+        right = (job.pe + 1) % job.npes
+        for dtype, number in [("c16", 1 + 2j), ("f2", 1.5), (">f8", 2), ("longdouble", 0.5)]:
+            w = job.window(2, dtype)
+            w.put(right, 1, number)
+            job.barrier()
+            assert w.local[1] == number and w.get(right, 1) == number
+        # NumPy gives no buffers of dates and times.
+        w, dates = job.window((2, 3), "M8[D]"), np.arange("2020-01-01", "2020-01-07", dtype="M8[D]")
+        w.put(right, (1, 0), dates[::2])
+        w.at(right)[0] = dates[:3]
+        job.barrier()
+        assert (w.local[0] == dates[:3]).all() and (w.local[1] == dates[::2]).all()
+        assert w.get(right, 3) == dates[0] and w.at(right)[1, 1] == dates[2]
+        assert (w.get(right, 0, np.zeros(6, "M8[D]")[::2]) == dates[:3]).all()
+        job.barrier()
+
+    run(2, body)
+
+
+def test_dlpack_both_ways():
+    class Tensor:
+        """What another library has: neither a buffer nor an array."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    def body(job):
+        w, array = job.window(4), np.arange(2.0)
+        w.put(0, 0, Tensor(array + 1))
+        w.at(0)[2:] = Tensor(array + 3)
+        assert w.local.tolist() == [1, 2, 3, 4]
+        into = Tensor(array)
+        assert w.get(0, 2, into) is into and array.tolist() == [3, 4]
+        assert np.shares_memory(np.from_dlpack(w), w.local)
+        with pytest.raises(TypeError, match="here are"):
+            w.put(0, 0, Tensor(np.arange(2)))
+
+    memonet.threads(1, body)
 
 
 def test_own_part_may_overlap():
