@@ -298,6 +298,33 @@ fn looks_that_ask_others_are_repeated() {
     assert!(done.results[1] < Duration::from_millis(20), "{:?}", done.results);
 }
 
+/// A team of one PE needs nobody's agreement, so it takes no call of the machine.
+#[test]
+fn teams_of_one_take_no_time() {
+    let done = run(&machine(), 3, &Options::default(), |job| {
+        job.barrier().unwrap();
+        let start = now();
+        let mut teams = Vec::new();
+        for _ in 0..3 {
+            teams.push(job.team_among(&[job.pe()]).unwrap());
+            teams.push(job.world().split_by_node().unwrap());
+        }
+        let took = now() - start;
+        for team in &teams {
+            assert_eq!((team.members(), team.rank()), (&[job.pe()][..], 0));
+            team.barrier().unwrap();
+            assert_eq!(team.all_reduce(memonet_core::Sum, job.pe()).unwrap(), job.pe());
+        }
+        drop(teams);
+        // What they have used is free again, for others too.
+        let pair = job.world().split_strided(0, 1, 2).unwrap();
+        pair.inspect(|pair| pair.barrier().unwrap());
+        took
+    })
+    .unwrap();
+    assert_eq!(done.results, [Duration::ZERO; 3]);
+}
+
 /// However long it takes: who asks again and again while another computes does so ever less often,
 /// or not at all where its NIC tells it.
 #[test]

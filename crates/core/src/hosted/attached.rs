@@ -7,6 +7,7 @@ use super::process::Process;
 use super::replaced;
 use crate::base::error::{Error, Result};
 use crate::base::settings::{ENV_MACHINE_FD, ENV_PE};
+use crate::endpoint::ending;
 use crate::endpoint::fabric::Fabric;
 use crate::lifecycle::inherit::inherited;
 use crate::lifecycle::start::Seat;
@@ -57,6 +58,7 @@ pub fn join(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
     if let Some(complaint) = replaced::complaint(me) {
         eprintln!("{complaint}");
     }
+    ending::mark_children()?;
     let process = Process::new(seat.clone(), own);
     // SAFETY: the question has no block.
     let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;

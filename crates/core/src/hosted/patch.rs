@@ -77,24 +77,42 @@ fn jump(there: usize) -> [u8; JUMP_BYTES] {
     jump
 }
 
-/// Makes calls of `theirs` go to the function at `ours`. False where the processor or the kernel
-/// does not allow it.
+/// Makes calls of each function go to the one at the address beside it. False where the processor or
+/// the kernel does not allow it. Functions of one page are replaced together: to change the
+/// protection of a page takes far longer than to write to it.
 ///
 /// # Safety
-/// `theirs` has at least [`JUMP_BYTES`] bytes and the signature of `ours`, and no thread is in it.
-pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
+/// Each function has at least [`JUMP_BYTES`] bytes and the signature of the one beside it, and no
+/// thread is in it.
+pub(super) unsafe fn replace(all: impl IntoIterator<Item = (Function, usize)>) -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
     }
-    let (start, len) = (theirs.pages.start as *mut libc::c_void, theirs.pages.len());
-    let code = libc::PROT_READ | libc::PROT_EXEC;
-    // SAFETY: these pages hold code of this process. Only the bytes that the caller promises
-    // change, and no thread runs them.
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_unstable_by_key(|(theirs, _)| theirs.at);
+    // SAFETY: as the caller promises.
+    all.chunk_by(|(one, _), (next, _)| next.pages.start <= one.pages.end)
+        .all(|together| unsafe { replace_in_pages(together) })
+}
+
+/// [`replace`] of functions whose pages follow each other, in the order of their addresses.
+///
+/// # Safety
+/// As for [`replace`].
+unsafe fn replace_in_pages(together: &[(Function, usize)]) -> bool {
+    let pages = together.iter().map(|(theirs, _)| &theirs.pages);
+    let start = pages.clone().map(|pages| pages.start).min().unwrap_or(0);
+    let len = pages.map(|pages| pages.end).max().unwrap_or(0) - start;
+    let (start, code) = (start as *mut libc::c_void, libc::PROT_READ | libc::PROT_EXEC);
+    // SAFETY: these pages hold code of this process: each is one of a function. Only the bytes that
+    // the caller promises change, and no thread runs them.
     unsafe {
         if libc::mprotect(start, len, code | libc::PROT_WRITE) != 0 {
             return false;
         }
-        std::ptr::copy_nonoverlapping(jump(ours).as_ptr(), theirs.at as *mut u8, JUMP_BYTES);
+        for (theirs, ours) in together {
+            std::ptr::copy_nonoverlapping(jump(*ours).as_ptr(), theirs.at as *mut u8, JUMP_BYTES);
+        }
         libc::mprotect(start, len, code);
     }
     true
@@ -169,10 +187,9 @@ mod tests {
     fn callers_get_the_other() {
         let call: extern "C" fn(u64) -> u64 = std::hint::black_box(theirs);
         assert_ne!(call(7), 8);
+        let both = (of_program(theirs as *const () as usize), ours as *const () as usize);
         // SAFETY: a function of more bytes than a jump, which only this test calls.
-        assert!(unsafe {
-            replace(&of_program(theirs as *const () as usize), ours as *const () as usize)
-        });
+        assert!(unsafe { replace([both]) });
         assert_eq!(call(7), 8);
     }
 
@@ -203,8 +220,45 @@ mod tests {
         let kept = unsafe { elsewhere(&of_program(at)) }.expect("all its instructions are known");
         assert_eq!((call(at), call(kept)), (12, 12));
         // SAFETY: as above.
-        assert!(unsafe { replace(&of_program(at), ours as *const () as usize) });
+        assert!(unsafe { replace([(of_program(at), ours as *const () as usize)]) });
         assert_eq!((call(at), call(kept)), (8, 12));
+    }
+
+    /// Functions of one page, of neighbouring pages, across a boundary and of a page far away.
+    #[test]
+    fn functions_are_replaced_in_any_order_and_no_byte_beside_them() {
+        const PAGES: usize = 8;
+        let page = crate::base::memory::page_size();
+        let len = PAGES * page;
+        let (code, flags) =
+            (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // mov eax, edi; ret; and the rest of the room that a jump needs.
+        let theirs = [0x89, 0xF8, 0xC3, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
+        let places = [7 * page, 64, 5 * page - 5, 0, page + 16, 2 * page - JUMP_BYTES, 32];
+        // SAFETY: the kernel chooses unused pages, and all places lie in them.
+        let base = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), len, code | libc::PROT_WRITE, flags, -1, 0);
+            assert!(at != libc::MAP_FAILED);
+            std::ptr::write_bytes(at.cast::<u8>(), 0xCC, len);
+            for place in places {
+                std::ptr::copy_nonoverlapping(theirs.as_ptr(), at.cast::<u8>().add(place), 12);
+            }
+            assert_eq!(libc::mprotect(at, len, code), 0);
+            at as usize
+        };
+        let all = places.map(|place| (of_program(base + place), ours as *const () as usize));
+        // SAFETY: the functions above, which no thread runs.
+        assert!(unsafe { replace(all) });
+        for place in places {
+            // SAFETY: a function of this signature.
+            let call =
+                unsafe { std::mem::transmute::<usize, extern "C" fn(u64) -> u64>(base + place) };
+            assert_eq!(call(7), 8, "{place}");
+        }
+        // SAFETY: the pages are mapped and readable.
+        let bytes = unsafe { std::slice::from_raw_parts(base as *const u8, len) };
+        let changed = bytes.iter().filter(|&&byte| byte != 0xCC).count();
+        assert!(changed <= places.len() * JUMP_BYTES, "{changed} bytes");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::fabric::{Port, refused};
 use super::passage::{MOST_ASKS, Own, Recall, Reply};
 use crate::base::error::{Error, Result};
 use crate::base::lock;
-use crate::endpoint::ending::NOT_THE_PE;
+use crate::endpoint::ending::{self, NOT_THE_PE};
 use crate::lifecycle::start::Seat;
 use crate::wait::answer;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -43,9 +43,15 @@ impl Process {
         Arc::new(Process { seat, id: std::process::id(), own: Mutex::new(own), recall })
     }
 
+    /// Whether this is the process that has joined, and not a child of it. Each call asks, so only
+    /// children ask the kernel.
+    fn is_this(&self) -> bool {
+        !ending::is_forked() || self.id == std::process::id()
+    }
+
     /// The list of questions.
     fn own(&self) -> Result<MutexGuard<'_, Own>> {
-        match self.id == std::process::id() {
+        match self.is_this() {
             true => Ok(lock(&self.own)),
             // A forked process must not use its parent's turn.
             false => Err(Error::misuse(NOT_THE_PE)),
@@ -133,7 +139,7 @@ impl Port for Arc<Process> {
 
     fn recall(&self, recalled: bool) {
         // A forked process has no passage.
-        if self.id == std::process::id() {
+        if self.is_this() {
             self.recall.set(recalled);
         }
     }

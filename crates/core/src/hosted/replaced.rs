@@ -39,30 +39,35 @@ pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
         ("__vdso_gettimeofday", gettimeofday as *const () as usize),
         ("__vdso_time", time as *const () as usize),
     ];
-    let clocks = kernels.into_iter().all(|(name, ours)| {
-        // SAFETY: the kernel's function for this process has this signature; the process has no
-        // other thread yet that could be in it.
-        patch::of_kernel(name).is_some_and(|theirs| unsafe { patch::replace(&theirs, ours) })
-    });
-    let libcs = [
-        (libc::clock_nanosleep as *const () as usize, clock_nanosleep as *const () as usize),
-        (libc::getrandom as *const () as usize, getrandom as *const () as usize),
-        (libc::execve as *const () as usize, execve as *const () as usize),
-    ];
+    let found = kernels.map(|(name, ours)| Some((patch::of_kernel(name)?, ours)));
+    // SAFETY: the kernel's functions for this process have these signatures; the process has no
+    // other thread yet that could be in one.
+    let clocks =
+        found.iter().all(Option::is_some) && unsafe { patch::replace(found.into_iter().flatten()) };
     // SAFETY: as above, for functions of libc.
-    let replaced = |(theirs, ours)| unsafe { patch::replace(&patch::of_program(theirs), ours) };
-    // `execve` among them: cycles must not trap in the next program.
-    let sleeps = libcs.into_iter().all(replaced);
-    #[cfg(target_arch = "x86_64")]
-    let sleeps = sleeps && super::polls::replacements().into_iter().all(replaced);
-    // SAFETY: as above.
-    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-    let sleeps = sleeps && unsafe { super::threads::replace() };
+    let sleeps = of_libc().is_some_and(|all| unsafe {
+        patch::replace(all.into_iter().map(|(theirs, ours)| (patch::of_program(theirs), ours)))
+    });
     let cycles = sleeps && trap_cycles();
     let all = [(clocks, "its clocks"), (sleeps, "its sleeps"), (cycles, "its cycle counter")];
     REAL.get_or_init(|| {
         all.into_iter().filter(|(shown, _)| !shown).map(|(_, what)| what).collect()
     });
+}
+
+/// Functions of libc, each with its replacement. `None` where one cannot be replaced.
+fn of_libc() -> Option<Vec<(usize, usize)>> {
+    // `execve` among them: cycles must not trap in the next program.
+    let mut all = vec![
+        (libc::clock_nanosleep as *const () as usize, clock_nanosleep as *const () as usize),
+        (libc::getrandom as *const () as usize, getrandom as *const () as usize),
+        (libc::execve as *const () as usize, execve as *const () as usize),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    all.extend(super::polls::replacements());
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    all.extend(super::threads::replacements()?);
+    Some(all)
 }
 
 /// Means by which this process still sees real time.

@@ -54,17 +54,12 @@ unsafe extern "C" {
 /// libc's wait for a condition, moved.
 static CLOCK_WAIT: OnceLock<ClockWait> = OnceLock::new();
 
-/// Replaces libc's functions. False where that cannot be done.
-///
-/// # Safety
-/// No thread is in one of these functions.
-pub(super) unsafe fn replace() -> bool {
+/// Functions of libc, each with its replacement, before any of them is replaced. `None` where libc's
+/// wait for a condition cannot be moved.
+pub(super) fn replacements() -> Option<[(usize, usize); 11]> {
+    let theirs = patch::of_program(pthread_cond_clockwait as *const () as usize);
     // SAFETY: a function of libc that has not been replaced yet.
-    let Some(kept) = (unsafe {
-        patch::elsewhere(&patch::of_program(pthread_cond_clockwait as *const () as usize))
-    }) else {
-        return false;
-    };
+    let kept = unsafe { patch::elsewhere(&theirs) }?;
     // SAFETY: the moved function, with its signature.
     CLOCK_WAIT.get_or_init(|| unsafe { std::mem::transmute::<usize, ClockWait>(kept) });
     let all = [
@@ -80,12 +75,7 @@ pub(super) unsafe fn replace() -> bool {
         (libc::sem_timedwait as *const (), semaphore_timedwait as *const ()),
         (libc::syscall as *const (), syscall as *const ()),
     ];
-    // SAFETY: the functions of a pair have one signature; the caller promises that no thread is in
-    // one.
-    let replaced = |(theirs, ours): (*const (), *const ())| unsafe {
-        patch::replace(&patch::of_program(theirs as usize), ours as usize)
-    };
-    all.into_iter().all(replaced)
+    Some(all.map(|(theirs, ours)| (theirs as usize, ours as usize)))
 }
 
 /// Longer than any run; sums with it do not overflow.

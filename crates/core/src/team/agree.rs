@@ -27,6 +27,7 @@ use crate::base::digest::Digest;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{BarrierSlot, MAX_BARRIERS, MAX_LINED, StepLine, TURNS};
 use crate::base::shm;
+use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use std::mem::offset_of;
@@ -58,6 +59,14 @@ impl Agreed {
     pub(super) fn ended(&self, pes: &[usize]) -> Arc<[u64]> {
         pes.iter().map(|&pe| self.ended[pe]).collect()
     }
+}
+
+/// Where the search of a team of one PE begins.
+const FIRST_ALONE: usize = 31;
+
+/// All slots, in the order of a search that begins there.
+fn from(start: usize) -> impl Iterator<Item = usize> {
+    (0..MAX_BARRIERS).map(move |slot| (start + slot) % MAX_BARRIERS)
 }
 
 /// Attempts to find a slot: as many as teams could interfere with each other.
@@ -216,10 +225,7 @@ impl Council<'_> {
 
     /// The slot that all members try to claim. All pick the same one.
     fn pick(&self, free: &[u64], attempt: usize) -> Option<usize> {
-        let start = self.slot * 31 + attempt * 7;
-        (0..MAX_BARRIERS)
-            .map(|i| (start + i) % MAX_BARRIERS)
-            .find(|&slot| free[slot / 64] >> (slot % 64) & 1 == 1)
+        from(self.slot * 31 + attempt * 7).find(|&slot| free[slot / 64] >> (slot % 64) & 1 == 1)
     }
 
     /// Claims a slot, unless a peer's proposal contradicts this PE's, and reads the claims of all
@@ -229,7 +235,7 @@ impl Council<'_> {
         let mine = contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
         let claim = match slot {
             Some(slot) if mine => {
-                self.clear(slot);
+                clear(self.pe, slot, self.members.len());
                 CLAIMED | self.pe.ended(slot) << 2
             }
             _ if contradiction.is_some() => REFUSED, // A1
@@ -249,19 +255,40 @@ impl Council<'_> {
         }
         Ok(Claimed { mine, by_all, ended, contradiction })
     }
+}
 
-    /// Zeroes this PE's part of a slot that it has claimed.
-    fn clear(&self, slot: usize) {
-        // Where there are several nodes, steps use other lines than one of each rank.
-        let used = if self.pe.record().is_mixed() { MAX_LINED } else { self.members.len() };
-        let (lines, lined) = (Pe::lines(slot), used.min(MAX_LINED));
-        let barrier = self.pe.local(Pe::barrier_slot(slot));
-        // SAFETY: this PE's own slot, all but its last word, and the lines by which members of the
-        // new team, which are some of these, will notify it. No PE uses them: by A2 all have
-        // dropped the slot, and the barrier of the proposal has completed their writes.
-        unsafe {
-            shm::zero(barrier, offset_of!(BarrierSlot, ended));
-            shm::zero(self.pe.local(lines), lined * TURNS * size_of::<StepLine>());
-        }
+/// A slot for a team of this PE alone, which needs nobody's agreement: no other PE uses its words.
+pub(super) fn alone(pe: &Pe) -> Result<Agreed> {
+    if let Some(error) = ending::refusal(pe) {
+        return Err(error);
+    }
+    // A2.
+    pe.free_rested();
+    // PEs that each make such a team take equal slots, and so leave equal ones to larger teams.
+    let slot = from(FIRST_ALONE).find(|&slot| pe.claim_slot(slot)).ok_or(Error::TooMany {
+        what: "teams and barriers",
+        limit: MAX_BARRIERS,
+        call: None,
+    })?;
+    clear(pe, slot, 1);
+    let left = pe.free_slots().iter().map(|bits| bits.count_ones() as usize).sum();
+    let mut ended = vec![0; pe.npes()];
+    ended[pe.me()] = pe.ended(slot);
+    Ok(Agreed { slot, left, ended })
+}
+
+/// Zeroes this PE's part of a slot that it has claimed for a team of so many members.
+fn clear(pe: &Pe, slot: usize, members: usize) {
+    // Where there are several nodes, steps use other lines than one of each rank.
+    let used = if pe.record().is_mixed() { MAX_LINED } else { members };
+    let (lines, lined) = (Pe::lines(slot), used.min(MAX_LINED));
+    let barrier = pe.local(Pe::barrier_slot(slot));
+    // SAFETY: this PE's own slot, all but its last word, and the lines by which members of the new
+    // team, which are some of these, will notify it. No PE uses them: by A2 all have dropped the
+    // slot, and where the new team has other members, the barrier of the proposal has completed
+    // their writes.
+    unsafe {
+        shm::zero(barrier, offset_of!(BarrierSlot, ended));
+        shm::zero(pe.local(lines), lined * TURNS * size_of::<StepLine>());
     }
 }

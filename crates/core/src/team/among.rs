@@ -3,10 +3,10 @@
 //! The agreement on a slot needs a barrier of the members before they have one, and scratch words.
 //! These are the words of one slot, whatever the team. Threads that make several teams at once take
 //! turns at both ([`super::turn`]). After a last meeting no member reads these words any more, so
-//! the next team may write them.
+//! the next team may write them. A team of one PE needs none of this.
 
 use super::Team;
-use super::agree::Council;
+use super::agree::{self, Council};
 use super::turn::Turn;
 use crate::base::error::{Error, Result};
 use crate::sync::barrier::{Algorithm, rank_of};
@@ -23,6 +23,9 @@ impl Team {
             "a team without a parent is made by its own members: this PE is none",
         ))?;
         Algorithm::forced(pes.len())?;
+        if let [_] = pes {
+            return Team::in_slot(&self.pe, pes.into(), rank, &agree::alone(&self.pe)?);
+        }
         let turn = Turn::wait(&self.pe, pes)?;
         let council = Council {
             pe: &self.pe,

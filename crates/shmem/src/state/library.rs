@@ -4,8 +4,8 @@ use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
 use crate::state::{caller, near, record, statics};
 use memonet_core::unstable::launch::Participation;
-use memonet_core::unstable::segment::{Segment, Spot, page_size};
-use memonet_core::{Error, Job, SymmetricRange, Team};
+use memonet_core::unstable::segment::{Segment, Spot, of_team, page_size};
+use memonet_core::{By, Error, Job, SymmetricRange, Team};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -125,13 +125,17 @@ impl State {
         unsafe { self.segment.at(pe, offset, bytes) }
     }
 
+    /// Whether the memory of some PEs is not mapped here: the same at every PE.
+    fn has_far(&self) -> bool {
+        (0..self.job.npes()).any(|pe| !self.job.is_near(pe))
+    }
+
     /// Makes the team of this PE's node. *Collective.*
     ///
     /// # Errors
     /// Those of [`Team::split_by_node`].
     pub fn meet_node(&self) -> memonet_core::Result<()> {
-        let has_far = (0..self.job.npes()).any(|pe| !self.job.is_near(pe));
-        if has_far && self.node.get().is_none() {
+        if self.has_far() && self.node.get().is_none() {
             // Only one thread initialises the library.
             let _ = self.node.set(self.job.world().split_by_node()?);
         }
@@ -185,7 +189,7 @@ impl State {
             return Ok(());
         }
         let at = self.segment.heap().end;
-        let mine = if apart { 0 } else { statics::digest(&self.statics) };
+        let mine = if apart { 0 } else { statics::digest(&self.statics).max(1) };
         // SAFETY: `at` is the start of a page of this PE's own segment, so the word is aligned and
         // mapped.
         unsafe {
@@ -194,7 +198,18 @@ impl State {
                 mine,
             )
         };
-        self.job.barrier()?;
+        if self.has_far() {
+            // A look at each far PE would wait for as many answers, one after the other. The root
+            // learns what is equal at all PEs; 0 where that is nothing.
+            let world = self.job.world();
+            let equal = By(|one: u64, other: u64| if one == other { one } else { 0 });
+            let equal = of_team(world, || world.reduce(equal, 0, mine))?.unwrap_or(0);
+            if of_team(world, || world.broadcast(0, equal))? == mine {
+                return Ok(());
+            }
+        } else {
+            self.job.barrier()?;
+        }
         for pe in 0..self.job.npes() {
             if self.segment.own_word(pe, at)? != mine {
                 // Only the first reason is kept.
