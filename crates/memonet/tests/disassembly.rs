@@ -1,13 +1,13 @@
-//! A store to a near peer is one predictable branch and one `mov`: read from machine code, optimised
-//! as in a release.
+//! A store to a near peer is one predictable branch and one `mov`: read from machine code that is
+//! optimised as in a release.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates of which a store is made, and what the release profile sets for their code.
 const OPTIMISED: [&str; 2] = ["memonet-core", "memonet"];
-const AS_IN_A_RELEASE: [&str; 3] =
-    ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
+const AS_IN_A_RELEASE: [&str; 4] =
+    ["opt-level=3", "debug-assertions=false", "overflow-checks=false", "codegen-units=1"];
 
 /// Builds `examples/store_probe.rs`, and gives its path. The other crates are those that the
 /// workspace's tests have built: to build them for a release takes as long as the two that matter.

@@ -64,10 +64,11 @@ struct Built {
     object: PathBuf,
 }
 
-/// What is built before any of the programs: folder of the library and the launcher, and one for
-/// the programs.
+/// What is there before any of the programs: folder of the library and the launcher, options that
+/// select a linker, and a folder for the programs.
 struct Ground {
     profile: PathBuf,
+    linker: Vec<String>,
     folder: tempfile::TempDir,
 }
 
@@ -85,8 +86,24 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("types.h"), crate::types::header()).unwrap();
-    Ground { profile, folder }
+    Ground { profile, linker: fast_linker(), folder }
 });
+
+/// Options for the linker that Rust brings, which takes a fifth of the time of the system's. None
+/// on platforms where Rust has none.
+fn fast_linker() -> Vec<String> {
+    let asked = Command::new("rustc")
+        .args(["--print", "target-libdir"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let Ok(output) = asked else { return Vec::new() };
+    let libraries = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let linkers = libraries.with_file_name("bin").join("gcc-ld");
+    match linkers.join("ld.lld").exists() {
+        true => vec![format!("-B{}", linkers.display()), "-fuse-ld=lld".into()],
+        false => Vec::new(),
+    }
+}
 
 type Slot = Arc<OnceLock<Built>>;
 static BUILT: LazyLock<Mutex<HashMap<Source, Slot>>> = LazyLock::new(Mutex::default);
@@ -122,7 +139,8 @@ fn compile(source: Source) -> Built {
     compiler.arg("-I").arg(env!("MEMONET_INCLUDE")).arg("-I").arg(ground.folder.path());
     succeed(compiler.arg("-o").arg(&object).arg(folder.join(source.file)));
     let mut linker = Command::new("c++");
-    linker.arg("-o").arg(&program).arg(&object).arg(ground.profile.join("libmemonet_shmem.a"));
+    linker.args(&ground.linker).arg("-o").arg(&program).arg(&object);
+    linker.arg(ground.profile.join("libmemonet_shmem.a"));
     succeed(linker.args(["-Wl,--strip-debug", "-lpthread", "-ldl", "-lm"]));
     Built { program, object }
 }
