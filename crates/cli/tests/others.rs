@@ -8,6 +8,7 @@ use common::cluster::{Hosts, Job};
 use common::slurm::Slurm;
 use common::{pe, send, skip, until};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -28,6 +29,9 @@ fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     found
 }
 
+/// A provider of libfabric that goes by sockets.
+const PROVIDER: &str = "tcp;ofi_rxm";
+
 /// How often something is tried that launchers of others may spoil.
 const TRIES: usize = 3;
 
@@ -41,14 +45,42 @@ struct Launcher<'a> {
 
 impl Launcher<'_> {
     fn start(&self, program: &[&str]) -> Job {
+        self.start_over(None, program)
+    }
+
+    /// The same, where PEs ignore the signal by which Hydra tells them of a failure and which would
+    /// end them.
+    fn start_undisturbed(&self, program: &[&str]) -> Job {
+        let mut command = (self.command)();
+        command.args(["sh", "-c", "trap '' USR1; exec \"$0\" \"$@\""]).arg(pe()).args(program);
+        self.hosts.spawn(command)
+    }
+
+    fn start_over(&self, fabric: Option<&str>, program: &[&str]) -> Job {
         let mut command = (self.command)();
         command.arg(pe()).args(program);
+        command.envs(fabric.map(|fabric| ("MEMONET_FABRIC", fabric)));
         self.hosts.spawn(command)
+    }
+
+    /// Where the environment asks for it, PEs of different hosts use libfabric.
+    fn libfabric_does_it(&self) {
+        match memonet_fabrics::libfabric_has(PROVIDER) {
+            Ok(()) => {
+                let fabric = format!("ofi:provider={PROVIDER}");
+                self.form_a_job(self.start_over(Some(&fabric), &["ring", "nobody"]));
+            }
+            Err(why) => skip(&format!("without the fabric ofi: {why}")),
+        }
     }
 
     /// All PEs find each other, and a stream between hosts does what it has to.
     fn pes_form_a_job(&self) {
-        let ended = self.start(&["ring", "nobody"]).end();
+        self.form_a_job(self.start(&["ring", "nobody"]));
+    }
+
+    fn form_a_job(&self, job: Job) {
+        let ended = job.end();
         let all = ["0 of 4 after 3", "1 of 4 after 0", "2 of 4 after 1", "3 of 4 after 2"];
         assert_eq!(ended.lines(), all, "{ended:?}");
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -58,7 +90,7 @@ impl Launcher<'_> {
     /// see this, and the job must fail. Launchers of others end PEs at times before these can tell
     /// what they saw: PRRTE where it mistakes a message, Hydra where its own stream is gone. So
     /// where no PE of that host could tell anything, it is done again, `tries` times in all.
-    fn mourn(&self, tries: usize, what: impl Fn(&Job), seen: &str) {
+    fn mourn(&self, tries: usize, what: impl Fn(&Job), seen: &str) -> [String; 4] {
         let files = [0, 1, 2, 3].map(|pe| self.hosts.path(&format!("came{pe}")));
         for rest in (0..tries).rev() {
             files.iter().for_each(|file| drop(std::fs::remove_file(file)));
@@ -71,9 +103,10 @@ impl Launcher<'_> {
             if rest == 0 || saw[..2].iter().any(|text| !text.is_empty()) {
                 let is_seen = saw[..2].iter().any(|text| text.contains(seen));
                 assert!(is_seen, "{seen:?}: {saw:?}, {ended:?}");
-                return;
+                return saw;
             }
         }
+        panic!("it was tried no time");
     }
 
     fn tries(&self) -> usize {
@@ -84,7 +117,9 @@ impl Launcher<'_> {
     fn a_killed_pe_is_known_on_all_hosts(&self) {
         let kill = |job: &Job| send(job.pes(self.hosts, 2, "pe")[1], Signal::KILL);
         let killed = if self.is_ours { ": killed by signal 9" } else { "" };
-        self.mourn(self.tries(), kill, &format!("PE 3 on h2 failed{killed}"));
+        let saw = self.mourn(self.tries(), kill, &format!(" on h2 failed{killed}"));
+        let texts: BTreeSet<_> = saw.iter().filter(|text| !text.is_empty()).collect();
+        assert_eq!(texts.len(), 1, "{saw:?}");
     }
 
     /// Two PEs of different hosts die at once: the others name the same one.
@@ -93,13 +128,14 @@ impl Launcher<'_> {
         let mut compared = 0;
         for _ in 0..4 * TRIES {
             files.iter().for_each(|file| drop(std::fs::remove_file(file)));
-            let job = self.start(&["mourn", "came"]);
+            let job = self.start_undisturbed(&["mourn", "came"]);
             until("all PEs have come", || files.iter().all(|file| file.exists()));
             let victims = [1, 2].map(|host| job.pes(self.hosts, host, "pe")[1]);
             victims.iter().for_each(|&pe| send(pe, Signal::KILL));
             let ended = job.end();
-            let [one, other] = [0, 2].map(|pe| std::fs::read_to_string(&files[pe]).unwrap());
-            // The launcher may have ended one of them before it could tell.
+            let saw = files.each_ref().map(|file| std::fs::read_to_string(file).unwrap());
+            let [one, other] =
+                [0, 2].map(|pe| if saw[pe].is_empty() { &saw[pe + 1] } else { &saw[pe] });
             if !one.is_empty() && !other.is_empty() {
                 assert_eq!(one, other, "{ended:?}");
                 compared += 1;
@@ -138,6 +174,7 @@ impl Launcher<'_> {
 
     fn does_all(&self) {
         self.pes_form_a_job();
+        self.libfabric_does_it();
         self.a_killed_pe_is_known_on_all_hosts();
         self.a_killed_agent_is_a_lost_host();
         self.a_host_without_power_is_lost();
@@ -277,7 +314,8 @@ fn mpirun_of_open_mpi() {
         command.args(["--prtemca", "prte_tmpdir_base", "/run"]);
         // It leaves the other PEs alone when one dies.
         command.args(["--runtime-options", "recoverable,continuous"]);
-        command.args(["--map-by", "ppr:2:node", "-x", "MEMONET_TEST_MARK", "-n", "4"]);
+        command.args(["--map-by", "ppr:2:node", "-x", "MEMONET_TEST_MARK"]);
+        command.args(["-x", "MEMONET_FABRIC", "-n", "4"]);
         command
     };
     Launcher { hosts: &hosts, command: &command, is_ours: false }.does_all();

@@ -17,6 +17,7 @@ use memonet_wireup::pmi::{Pmi, Relay};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::net::UdpSocket;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a launcher may take to end the session of a PE that has ended.
@@ -51,6 +52,8 @@ struct Process {
     /// Its connection to the launcher.
     connection: Option<OwnedFd>,
     has_session: bool,
+    /// Ends that session.
+    ending: Option<JoinHandle<()>>,
 }
 
 impl Agent {
@@ -92,8 +95,15 @@ impl Agent {
 impl Process {
     /// Waits for a PE's registration.
     fn register(pe: u32, guest: &OwnedFd) -> Self {
-        let none =
-            Process { pe, own: 0, seen: 0, pidfd: None, connection: None, has_session: false };
+        let mut none = Process {
+            pe,
+            own: 0,
+            seen: 0,
+            pidfd: None,
+            connection: None,
+            has_session: false,
+            ending: None,
+        };
         let Ok((said, fds)) = post::receive(guest, FENCE) else { return none };
         let (Ok(own), mut fds) = (said.try_into(), fds.into_iter()) else { return none };
         let (pidfd, connection, program) = (fds.next(), fds.next(), fds.next());
@@ -104,17 +114,28 @@ impl Process {
             }
             (connection, _) => connection,
         };
-        let seen = pidfd.as_ref().and_then(number_here).unwrap_or(0);
-        let (own, has_session) = (u32::from_le_bytes(own), connection.is_some());
-        Process { pe, own, seen, pidfd, connection, has_session }
+        none.seen = pidfd.as_ref().and_then(number_here).unwrap_or(0);
+        none.own = u32::from_le_bytes(own);
+        none.has_session = connection.is_some();
+        Process { pidfd, connection, ..none }
     }
 
-    /// Ends the session of a PE that has ended with the launcher. The connection stays open.
+    /// Ends the session of a PE that has ended with the launcher, which may take its time. Other
+    /// agents do not wait for that. The connection stays open.
     fn end_session(&mut self) {
-        if self.pidfd.is_none() && std::mem::take(&mut self.has_session) {
-            let ended = self.connection.take().map(|open| Pmi::end_for(open, LAST_ANSWER));
-            self.connection = ended;
+        if self.pidfd.is_some() || !std::mem::take(&mut self.has_session) {
+            return;
         }
+        let Some(open) = self.connection.take() else { return };
+        let begin = |copy| {
+            let end = move || drop(Pmi::end_for(copy, LAST_ANSWER));
+            std::thread::Builder::new().name("session".into()).spawn(end)
+        };
+        self.ending = open.try_clone().and_then(begin).ok();
+        self.connection = Some(match self.ending {
+            Some(_) => open,
+            None => Pmi::end_for(open, LAST_ANSWER),
+        });
     }
 }
 
@@ -207,9 +228,9 @@ impl Watch {
     }
 
     fn run(mut self, mut processes: Vec<Process>) -> Result<()> {
-        for number in 0..processes.len() {
-            if processes[number].pidfd.is_none() {
-                self.bury(processes[number].pe, number, UNKNOWN);
+        for (number, process) in processes.iter().enumerate() {
+            if process.pidfd.is_none() {
+                self.bury(process.pe, number, UNKNOWN);
             }
         }
         self.tell_states(&processes);
@@ -231,7 +252,7 @@ impl Watch {
             self.tell_exit();
             self.tell_states(&processes);
             self.publish_overdue();
-            // The other agents know before a launcher may keep this one waiting.
+            // The other agents know before a launcher may end their PEs.
             self.mesh.flush()?;
             processes.iter_mut().for_each(Process::end_session);
             if self.can_report && self.mesh.is_whole() {
@@ -240,7 +261,11 @@ impl Watch {
                 fork::close_stderr();
             }
         }
-        self.mesh.finish()
+        let finished = self.mesh.finish();
+        for ending in processes.iter_mut().filter_map(|process| process.ending.take()) {
+            let _ = ending.join();
+        }
+        finished
     }
 
     /// What another agent has told, or its loss.
@@ -257,10 +282,10 @@ impl Watch {
                         self.exiting = true;
                         self.job.exit(status);
                     }
-                    AmongAgents::Unreached { from, to } => {
-                        if self.node_of.get(from as usize) == Some(&node) {
-                            self.switchboard.unreached(from, to);
-                        }
+                    AmongAgents::Unreached { from, to }
+                        if self.node_of.get(from as usize) == Some(&node) =>
+                    {
+                        self.switchboard.unreached(from, to);
                     }
                     _ => {}
                 }

@@ -19,13 +19,12 @@
 //! * S3. An agent that follows itself begins to lead once each other node is gone for it or follows
 //!   it. It takes the longest of their orders. Then it adds *one* entry that has all nodes that are
 //!   lost for it, and all deaths that were told and not ordered. A follower whose order is no
-//!   beginning of the longest one is lost with that entry.
+//!   beginning of the longest one is lost with that entry. What an entry says of a lost node it says
+//!   of each PE there: dead, or left in order.
 //! * S4. Who takes such an entry over closes the stream to the node. So that node loses it, too.
-//! * S5. *Accusations.* An agent that loses a node tells all others. Where the accused does not
-//!   lead, the leader takes it for lost, too: two hosts that do not reach each other cannot both be
-//!   in one job. Where the accused leads the agent that hears this, that agent accuses the accuser
-//!   there: who does not reach the leader is lost for it. Accusations by nodes that are gone count
-//!   for nothing.
+//! * S5. An agent that loses a node closes its stream to it, beats no more for it, and tells all
+//!   others. For the leader, the accused is lost then: two hosts that do not reach each other cannot
+//!   both be in one job. Accusations by nodes that are gone count for nothing.
 //! * S6. An agent may lose a node whose last words have reached the leader: it has finished. Its
 //!   deaths are in the order then, and the leader tells who accuses it of those that have left.
 //!
@@ -42,12 +41,12 @@
 //!
 //! *O2.* A leader orders what it is told, at once; a new one has been told the same by all, and
 //! orders the rest with its first entry. A loss is told to all, too, and is ordered unless the
-//! node has finished (S6). So what is to be shown is that each agent that follows
-//! itself begins to lead. It waits for a node j that is not gone for it and follows a lower one, x,
-//! which is gone for it. If x has finished, j will hear that. If x is lost, j was told so, and
-//! accuses the waiting agent to x (S5). If x leads, the waiting agent is lost for x and, when the
-//! order comes, for j. If x is dead, j loses it. If x waits in turn, then for a node that follows a
-//! lower one than x, and so on: the last of them waits for nobody.
+//! node has finished (S6). So what is to be shown is that each agent that follows itself begins to
+//! lead. It waits for a node j that is not gone for it and follows a lower one, x, which is gone for
+//! it. If x has finished, j will hear that. If x is lost and runs, then x loses the waiting agent
+//! (S5). If x leads, that comes into its order, and j loses the waiting agent, too (S4). If x is
+//! dead, j loses it. If x waits in turn, then for a node that follows a lower one than x, and so on:
+//! the last of them waits for nobody.
 //!
 //! *How long it takes.* While one agent leads, a death takes one message to it, and one back. An
 //! agent publishes a death on its own node in the last place if it has waited for 250 ms
@@ -189,9 +188,6 @@ impl Order {
         self.accusations.push_back((from, node, state));
         if self.leader == self.own {
             self.judge();
-        } else if node == self.leader {
-            let state = State::Dead(Cause::Host(Lost::Closed)).to_word();
-            self.tell(Some(self.leader), AmongAgents::Lost { node: from, state });
         }
     }
 
@@ -338,15 +334,14 @@ impl Order {
     /// Takes the accused for lost (S5).
     fn judge(&mut self) {
         while let Some((accuser, accused, state)) = self.accusations.pop_front() {
-            let (to_lose, state) = match accused == self.own {
-                true => (accuser, State::Dead(Cause::Host(Lost::Closed))),
-                false => (accused, state),
-            };
+            // Who has lost this agent says nothing to it any more.
+            if self.is_gone(accuser) || accused == self.own {
+                continue;
+            }
             match self.nodes[accused as usize].gone {
-                _ if self.is_gone(accuser) => {}
                 None => {
-                    self.close(to_lose, state);
-                    self.lose(to_lose, state);
+                    self.close(accused, state);
+                    self.lose(accused, state);
                 }
                 Some(Gone::Finished) => self.vouch(accused, accuser),
                 Some(Gone::Lost(_)) => {}

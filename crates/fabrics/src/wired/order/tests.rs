@@ -285,13 +285,8 @@ fn a_death_that_the_leader_has_told_one_agent_keeps_its_place() {
     world.tell_state(2, State::Dead(Cause::Signal(2)));
     world.deliver(0, 2);
     // The leader ends before anybody else has heard of it. Agents 1 and 2 have heard of PE 2 first.
-    for other in 1..4 {
-        world.streams[0][other].clear();
-        world.is_broken[0][other] = true;
-        world.is_broken[other][0] = true;
-        world.lose(other, 0, Lost::Closed);
-    }
-    world.lives[0] = Life::Crashed;
+    world.crash(0);
+    (1..4).for_each(|other| world.lose(other, 0, Lost::Closed));
     while !world.is_quiet() {
         (0..16).for_each(|pair| world.deliver(pair / 4, pair % 4));
     }
@@ -299,6 +294,50 @@ fn a_death_that_the_leader_has_told_one_agent_keeps_its_place() {
         let pes = agent.order.iter().flat_map(|entry| &entry.pes).map(|&(pe, _)| pe);
         assert_eq!(pes.collect::<Vec<_>>(), [3, 2, 0, 4]);
     }
+}
+
+impl World {
+    /// One agent hears all that another one has said.
+    fn deliver_all(&mut self, from: usize, to: usize) {
+        while !self.streams[from][to].is_empty() {
+            self.deliver(from, to);
+        }
+    }
+
+    /// An agent ends, and what it has said and nobody has heard is lost.
+    fn crash(&mut self, node: usize) {
+        self.lives[node] = Life::Crashed;
+        for other in 0..self.count() {
+            self.streams[node][other].clear();
+            (self.is_broken[node][other], self.is_broken[other][node]) = (true, true);
+        }
+    }
+}
+
+/// Two agents follow a third one with orders that contradict each other: they are not in one job.
+#[test]
+fn who_contradicts_the_order_is_lost() {
+    let mut world = World::new(5);
+    // Only agent 3 hears from the first leader that agent 1 is lost.
+    world.lose(0, 1, Lost::Silent);
+    world.deliver_all(0, 3);
+    world.crash(0);
+    world.deliver_all(3, 1);
+    (1..5).for_each(|agent| world.lose(agent, 0, Lost::Closed));
+    // Only agent 4 hears from the second one that agents 0 and 3 are.
+    [2, 4].into_iter().for_each(|agent| world.deliver_all(agent, 1));
+    world.deliver_all(1, 4);
+    assert_eq!([3, 4].map(|agent| world.lost(agent)), [vec![1], vec![0, 3]]);
+    world.crash(1);
+    [2, 4].into_iter().for_each(|agent| world.lose(agent, 1, Lost::Closed));
+    [3, 4].into_iter().for_each(|agent| world.deliver_all(agent, 2));
+    while !world.is_quiet() {
+        (0..25).for_each(|pair| world.deliver(pair / 5, pair % 5));
+        world.orders_agree();
+    }
+    world.all_is_known();
+    assert_eq!(world.lost(2), world.lost(3));
+    assert!(world.lost(2).contains(&4), "{:?}", world.lost(2));
 }
 
 /// Whom the leader takes for lost is so for all, and learns that it is.
