@@ -2,7 +2,8 @@
 
 use crate::blocking;
 use crate::cells::{comparison, word_window};
-use crate::errors::{freed, raise, type_error};
+use crate::errors::{raise, type_error};
+use crate::exclusive::Exclusive;
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
 use crate::window::Window;
@@ -10,7 +11,6 @@ use memonet_core::Cmp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An event of a word of any type.
 trait Waiting: Send {
@@ -38,7 +38,7 @@ impl<T: Scalar> Waiting for memonet_core::Event<T> {
 /// A wait for a word of this PE's part, made by the library. Its file descriptor becomes readable
 /// when the wait has ended. Made by `Window.event`.
 #[pyclass(frozen, module = "memonet")]
-pub struct Event(Mutex<Option<Box<dyn Waiting>>>);
+pub struct Event(Exclusive<Box<dyn Waiting>>);
 
 /// Begins to wait for a word.
 #[pyfunction]
@@ -56,39 +56,31 @@ pub fn event(
     }, bytes _size => {
         return Err(type_error("elements of this window are no words: wait for a word of another window"));
     });
-    Ok(Event(Mutex::new(Some(event))))
-}
-
-impl Event {
-    /// Held with the interpreter's lock in hand alone: no call on an event waits for other PEs.
-    fn held(&self) -> MutexGuard<'_, Option<Box<dyn Waiting>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Ok(Event(Exclusive::new("event", event)))
 }
 
 #[pymethods]
 impl Event {
     /// The file descriptor. It belongs to the event: poll it, and neither read nor close it.
     fn fileno(&self) -> PyResult<i32> {
-        self.held().as_ref().map(|event| event.fd()).ok_or_else(|| freed("event"))
+        self.0.with(|event| Ok(event.fd()))
     }
 
     /// The word with which the wait has ended; None while it lasts. Raises what the wait has failed
     /// with, such as `PeerFailed`.
     fn result(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        self.held().as_ref().ok_or_else(|| freed("event"))?.result(py)
+        self.0.with(|event| event.result(py))
     }
 
     /// Begins the next wait for the same word, whether or not the last one has ended.
     fn arm(&self, cmp: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let cmp = comparison(cmp)?;
-        self.held().as_mut().ok_or_else(|| freed("event"))?.arm(cmp, value)
+        self.0.with(|event| event.arm(cmp, value))
     }
 
     /// Ends the wait, and closes the descriptor: take it out of the event loop before.
-    fn free(&self, py: Python<'_>) {
-        let event = self.held().take();
-        py.detach(|| drop(event));
+    fn free(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.free(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -96,7 +88,7 @@ impl Event {
     }
 
     #[pyo3(signature = (*raised))]
-    fn __exit__(&self, raised: &Bound<'_, PyTuple>) {
-        self.free(raised.py());
+    fn __exit__(&self, raised: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.0.free(raised.py())
     }
 }

@@ -23,7 +23,7 @@ impl<T: Send> Exclusive<T> {
             Ok(handle) => Ok(handle),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(format!(
-                "another thread uses this {} now: give each thread one of its own",
+                "another call uses this {} now: give each thread one of its own",
                 self.what
             ))),
         }
@@ -38,6 +38,12 @@ impl<T: Send> Exclusive<T> {
         let mut handle = self.lock()?;
         let handle = handle.as_mut().ok_or_else(|| freed(self.what))?;
         blocking::wait(py, || call(handle))
+    }
+
+    /// Makes a call that waits for no other PE. It may run code of Python, in which other threads
+    /// go on.
+    pub fn with<R>(&self, call: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
+        call(self.lock()?.as_mut().ok_or_else(|| freed(self.what))?)
     }
 
     /// Gives it up. Dropping may send.

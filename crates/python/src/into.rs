@@ -4,12 +4,13 @@
 
 use crate::blocking;
 use crate::cells::{Cells, byte_window, word_window};
+use crate::combine::{Combined, Form, Op};
 use crate::errors::type_error;
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
-use crate::team::{Form, Op, Team};
+use crate::team::Team;
 use crate::window::{Window, number};
-use memonet_core::{And, Max, Min, Number, Operator, Or, Product, Result, Span, Sum, Xor};
+use memonet_core::{Result, Span};
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,86 +61,6 @@ impl Ends {
         Ok((bytes(&self.to, size)?, bytes(&self.from, size)?))
     }
 }
-
-/// Words that operators combine between windows.
-trait Combined: Scalar + Number {
-    /// `None` where the operator is for integers, and this is none.
-    fn combine(
-        team: &memonet_core::Team,
-        op: Op,
-        form: Form,
-        spans: (Span<'_, Self>, Span<'_, Self>),
-    ) -> Option<Result<()>>;
-}
-
-fn by<T: Number>(
-    team: &memonet_core::Team,
-    operator: impl Operator<T>,
-    form: Form,
-    (to, from): (Span<'_, T>, Span<'_, T>),
-) -> Result<()>
-where
-    Sum: Operator<T>,
-{
-    match form {
-        Form::All => team.all_reduce_into(operator, to, from),
-        Form::Root(root) => team.reduce_into(operator, root, to, from),
-        Form::Scan => team.scan_into(operator, to, from),
-        Form::Exclusive => team.exclusive_scan_into(to, from),
-    }
-}
-
-macro_rules! combined {
-    ($($t:ty)*, $bits:expr) => {$(
-        impl Combined for $t {
-            fn combine(
-                team: &memonet_core::Team,
-                op: Op,
-                form: Form,
-                spans: (Span<'_, $t>, Span<'_, $t>),
-            ) -> Option<Result<()>> {
-                Some(match op {
-                    Op::Sum => by(team, Sum, form, spans),
-                    Op::Product => by(team, Product, form, spans),
-                    Op::Min => by(team, Min, form, spans),
-                    Op::Max => by(team, Max, form, spans),
-                    Op::And | Op::Or | Op::Xor => return $bits(team, op, form, spans),
-                })
-            }
-        }
-    )*};
-}
-
-fn bits<T: Number>(
-    team: &memonet_core::Team,
-    op: Op,
-    form: Form,
-    spans: (Span<'_, T>, Span<'_, T>),
-) -> Option<Result<()>>
-where
-    Sum: Operator<T>,
-    And: Operator<T>,
-    Or: Operator<T>,
-    Xor: Operator<T>,
-{
-    Some(match op {
-        Op::And => by(team, And, form, spans),
-        Op::Or => by(team, Or, form, spans),
-        _ => by(team, Xor, form, spans),
-    })
-}
-
-fn no_bits<T>(
-    _: &memonet_core::Team,
-    _: Op,
-    _: Form,
-    _: (Span<'_, T>, Span<'_, T>),
-) -> Option<Result<()>> {
-    None
-}
-
-combined!(u8 u16 u32 u64 i8 i16 i32 i64, bits);
-combined!(f32 f64, no_bits);
 
 /// Combines elements of all members of a team. Collective.
 #[pyfunction]

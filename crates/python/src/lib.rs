@@ -7,9 +7,10 @@
 //! |---|---|
 //! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `messages`, `supersteps`, `event`, `barrier` | the classes |
 //! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
+//! | `combine` | operators of collectives, for arrays and for windows |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
 //! | `buffer`, `ndarray`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
-//! | `exclusive`, `kept` | handles that one thread uses at a time; guards, beside their locks |
+//! | `exclusive`, `kept`, `lent` | handles that one thread uses at a time; guards, beside their locks, and the buffers that show their data |
 //! | `blocking` | calls that wait: the interpreter's lock, and Ctrl-C |
 //! | `counts` | statistics of what is shared |
 //! | `caller` | the program's line, for reports and timelines |
@@ -65,6 +66,7 @@ mod blocking;
 mod buffer;
 mod caller;
 mod cells;
+mod combine;
 mod counts;
 mod elements;
 mod errors;
@@ -74,6 +76,7 @@ mod into;
 mod job;
 mod kept;
 mod kind;
+mod lent;
 mod messages;
 mod multicast;
 mod mutex;

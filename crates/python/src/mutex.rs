@@ -1,20 +1,18 @@
 //! Data that belong to a lock.
 //!
-//! The data's memory is an exported buffer while this PE holds the lock, and at no other time. The
-//! lock is released only when no export is left: no array, view or memoryview then shows the data,
-//! as for Rust no reference outlives the guard. `memonet._mutex` empties the array that a `with`
-//! has given, and says which array is left.
+//! The data's memory is an exported buffer while this PE holds the lock: `lent`. `memonet._mutex`
+//! empties the array that a `with` has given, and says which array is left.
 
 use crate::blocking;
 use crate::counts::{self, Counts};
 use crate::errors::{freed, raise};
 use crate::job::{Job, elements_of};
 use crate::kept::Kept;
-use crate::place::export;
+use crate::lent::Lent;
 use crate::window::duration;
 use memonet_core::dsm::{self, LockOptions};
 use memonet_core::unstable::segment;
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::c_int;
@@ -22,34 +20,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The data, aligned for any element.
 type Data = [u128];
-/// The guard borrows from the `Arc` beside it, whose contents do not move.
-type Held = Kept<dsm::Guard<'static, Data>, dsm::Mutex<Data>>;
 
 /// Bytes of the whole job that one thread of one PE uses at a time.
 #[pyclass(frozen, module = "memonet._memonet")]
 pub struct MutexData {
     job: memonet_core::Job,
-    bytes: usize,
-    state: Mutex<State>,
-}
-
-struct State {
-    held: Option<Held>,
-    /// Buffers that show the data.
-    exports: usize,
-    mutex: Option<Arc<dsm::Mutex<Data>>>,
+    lent: Lent<dsm::Guard<'static, Data>, dsm::Mutex<Data>>,
+    /// Locked as shortly as those of `lent`.
+    mutex: Mutex<Option<Arc<dsm::Mutex<Data>>>>,
 }
 
 impl MutexData {
-    /// Never held while Python code runs, or while a call waits.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn present(&self) -> MutexGuard<'_, Option<Arc<dsm::Mutex<Data>>>> {
+        self.mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The mutex, for a process that is the PE.
     fn mutex(&self, py: Python<'_>) -> PyResult<Arc<dsm::Mutex<Data>>> {
         self.job.refuse_child().map_err(|error| raise(py, error))?;
-        self.state().mutex.clone().ok_or_else(|| freed("mutex"))
+        self.present().clone().ok_or_else(|| freed("mutex"))
     }
 
     /// Keeps a guard of `mutex`, which other threads may have freed meanwhile.
@@ -59,7 +48,7 @@ impl MutexData {
         let guard = unsafe {
             std::mem::transmute::<dsm::Guard<'_, Data>, dsm::Guard<'static, Data>>(guard)
         };
-        self.state().held = Some(Kept::new(&self.job, mutex.clone(), guard));
+        self.lent.keep(Kept::new(&self.job, mutex.clone(), guard));
     }
 }
 
@@ -83,8 +72,8 @@ impl MutexData {
         unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
         let job = &job.get().job;
         let mutex = blocking::wait(py, || dsm::Mutex::with(job, &data[..], options))?;
-        let state = State { held: None, exports: 0, mutex: Some(Arc::new(mutex)) };
-        Ok(MutexData { job: job.clone(), bytes, state: Mutex::new(state) })
+        let (lent, mutex) = (Lent::new("mutex", bytes, None), Mutex::new(Some(Arc::new(mutex))));
+        Ok(MutexData { job: job.clone(), lent, mutex })
     }
 
     /// Waits for the data.
@@ -116,17 +105,7 @@ impl MutexData {
 
     /// Gives the data back.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let held = {
-            let mut state = self.state();
-            if state.exports > 0 {
-                return Err(PyBufferError::new_err(
-                    "arrays still show the mutex's data, so it stays locked: copy what you need, and del its views before you leave",
-                ));
-            }
-            state.held.take()
-        };
-        let held =
-            held.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the mutex"))?;
+        let held = self.lent.take()?;
         blocking::wait(py, || held.release(dsm::Guard::release))
     }
 
@@ -138,18 +117,15 @@ impl MutexData {
     /// How many buffers show the data.
     #[getter]
     fn exports(&self) -> usize {
-        self.state().exports
+        self.lent.exports()
     }
 
     /// Gives up this PE's handle.
     fn free(&self) -> PyResult<()> {
-        let mutex = {
-            let mut state = self.state();
-            if state.held.is_some() {
-                return Err(PyRuntimeError::new_err("this PE holds the mutex: leave it first"));
-            }
-            state.mutex.take()
-        };
+        if self.lent.is_held() {
+            return Err(PyRuntimeError::new_err("this PE holds the mutex: leave it first"));
+        }
+        let mutex = self.present().take();
         drop(mutex);
         Ok(())
     }
@@ -163,24 +139,9 @@ impl MutexData {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let this = slf.get();
-        let start = {
-            let mut state = this.state();
-            let Some(held) = &mut state.held else {
-                return Err(PyBufferError::new_err(
-                    "the data can be used only while the mutex is held",
-                ));
-            };
-            let start = held.guard().as_mut_ptr().cast();
-            state.exports += 1;
-            start
-        };
-        // SAFETY: Python's view; while there is an export, the guard is not released.
-        let filled = unsafe { export(view, slf.as_any(), (start, this.bytes), false, flags) };
-        if filled.is_err() {
-            this.state().exports -= 1;
-        }
-        filled
+        let start = |guard: &mut dsm::Guard<'_, Data>| (guard.as_mut_ptr().cast(), false);
+        // SAFETY: Python's view of this object.
+        unsafe { slf.get().lent.export(view, slf.as_any(), flags, start) }
     }
 
     /// Takes an export back.
@@ -188,6 +149,6 @@ impl MutexData {
     /// # Safety
     /// Python calls it, once for each export.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.state().exports -= 1;
+        self.lent.take_back();
     }
 }

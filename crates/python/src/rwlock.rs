@@ -10,11 +10,10 @@ use crate::counts::{self, Counts};
 use crate::errors::{freed, raise};
 use crate::job::{Job, elements_of};
 use crate::kept::Kept;
-use crate::place::export;
+use crate::lent::Lent;
 use crate::window::duration;
 use memonet_core::dsm::{LockOptions, ReadGuard, RwLock, WriteGuard};
 use memonet_core::unstable::segment;
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::c_int;
@@ -73,8 +72,7 @@ impl RwLockData {
         let timeout = timeout.map(duration).transpose()?;
         let held = blocking::wait(py, || Held::enter(&lock, write, at_once, timeout))?;
         let keep = |held| Some(Kept::new(&self.job, lock, held));
-        let state = |held| Mutex::new(State { held: keep(held), exports: 0 });
-        Ok(held.map(|held| RwLockGuard { bytes: self.bytes, state: state(held) }))
+        Ok(held.map(|held| RwLockGuard(Lent::new("lock", self.bytes, keep(held)))))
     }
 
     /// What this PE has done with the lock so far.
@@ -141,38 +139,13 @@ impl Held {
 
 /// The data while this PE may use them.
 #[pyclass(frozen, module = "memonet._memonet")]
-pub struct RwLockGuard {
-    bytes: usize,
-    state: Mutex<State>,
-}
-
-struct State {
-    held: Option<Kept<Held, RwLock<Data>>>,
-    /// Buffers that show the data.
-    exports: usize,
-}
-
-impl RwLockGuard {
-    /// Never held while Python code runs, or while a call waits.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub struct RwLockGuard(Lent<Held, RwLock<Data>>);
 
 #[pymethods]
 impl RwLockGuard {
     /// Gives the data back.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let held = {
-            let mut state = self.state();
-            if state.exports > 0 {
-                return Err(PyBufferError::new_err(
-                    "arrays still show the lock's data, so it stays locked: copy what you need, and del its views before you leave",
-                ));
-            }
-            state.held.take()
-        };
-        let held = held.ok_or_else(|| PyRuntimeError::new_err("this PE does not hold the lock"))?;
+        let held = self.0.take()?;
         blocking::wait(py, || held.release(Held::release))
     }
 
@@ -185,24 +158,8 @@ impl RwLockGuard {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let this = slf.get();
-        let (start, readonly) = {
-            let mut state = this.state();
-            let Some(held) = &mut state.held else {
-                return Err(PyBufferError::new_err(
-                    "the data can be used only while the lock is held",
-                ));
-            };
-            let place = held.guard().start();
-            state.exports += 1;
-            place
-        };
-        // SAFETY: Python's view; while there is an export, the guard is not released.
-        let filled = unsafe { export(view, slf.as_any(), (start, this.bytes), readonly, flags) };
-        if filled.is_err() {
-            this.state().exports -= 1;
-        }
-        filled
+        // SAFETY: Python's view of this object.
+        unsafe { slf.get().0.export(view, slf.as_any(), flags, Held::start) }
     }
 
     /// Takes an export back.
@@ -210,6 +167,6 @@ impl RwLockGuard {
     /// # Safety
     /// Python calls it, once for each export.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.state().exports -= 1;
+        self.0.take_back();
     }
 }

@@ -7,13 +7,14 @@
 
 use crate::blocking;
 use crate::buffer::{Buffer, Raw};
+use crate::combine::{Combined, Form, Op, Place};
 use crate::errors::{type_error, value_error};
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
 use crate::strides::{Layout, each_run};
 use crate::window::number;
 use memonet_core::unstable::segment;
-use memonet_core::{And, By, Job, Max, Min, Number, Operator, Or, Product, Result, Sum, Xor};
+use memonet_core::{By, Job, Number, Operator, Result, Sum};
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 use std::sync::Arc;
@@ -39,136 +40,6 @@ impl Team {
         self.team.as_deref().unwrap_or_else(|| self.job.world())
     }
 }
-
-/// What a reduction or a scan does with the elements.
-#[derive(Clone, Copy)]
-pub enum Form {
-    All,
-    Root(usize),
-    Scan,
-    Exclusive,
-}
-
-impl Form {
-    pub fn named(name: &str, root: usize, op: &str) -> PyResult<Form> {
-        Ok(match name {
-            "all" => Form::All,
-            "root" => Form::Root(root),
-            "scan" => Form::Scan,
-            _ if op == "sum" => Form::Exclusive,
-            _ => {
-                return Err(value_error(
-                    "an exclusive scan is a sum: other operators have no element to begin with",
-                ));
-            }
-        })
-    }
-}
-
-/// An operator by its name.
-#[derive(Clone, Copy)]
-pub enum Op {
-    Sum,
-    Product,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-}
-
-impl Op {
-    pub fn named(name: &str) -> PyResult<Op> {
-        Ok(match name {
-            "sum" => Op::Sum,
-            "product" | "prod" => Op::Product,
-            "min" => Op::Min,
-            "max" => Op::Max,
-            "and" => Op::And,
-            "or" => Op::Or,
-            "xor" => Op::Xor,
-            _ => {
-                return Err(value_error(format!(
-                    "{name:?} is no operator: use \"sum\", \"product\", \"min\", \"max\", \"and\", \"or\" or \"xor\""
-                )));
-            }
-        })
-    }
-}
-
-/// Words that the operators combine.
-trait Combined: Scalar + Number {
-    fn combine(
-        team: &memonet_core::Team,
-        op: Op,
-        form: Form,
-        words: &mut [Self],
-    ) -> Option<Result<()>>;
-}
-
-fn combine_by<T: Number>(
-    team: &memonet_core::Team,
-    operator: impl Operator<T>,
-    form: Form,
-    words: &mut [T],
-) -> Result<()>
-where
-    Sum: Operator<T>,
-{
-    match form {
-        Form::All => team.all_reduce_slice(operator, words),
-        Form::Root(root) => team.reduce_slice(operator, root, words),
-        Form::Scan => team.scan_slice(operator, words),
-        Form::Exclusive => team.exclusive_scan_slice(words),
-    }
-}
-
-macro_rules! combined {
-    ($($t:ty)*, $bits:expr) => {$(
-        impl Combined for $t {
-            fn combine(
-                team: &memonet_core::Team,
-                op: Op,
-                form: Form,
-                words: &mut [$t],
-            ) -> Option<Result<()>> {
-                Some(match op {
-                    Op::Sum => combine_by(team, Sum, form, words),
-                    Op::Product => combine_by(team, Product, form, words),
-                    Op::Min => combine_by(team, Min, form, words),
-                    Op::Max => combine_by(team, Max, form, words),
-                    Op::And | Op::Or | Op::Xor => return $bits(team, op, form, words),
-                })
-            }
-        }
-    )*};
-}
-
-fn bits<T: Number>(
-    team: &memonet_core::Team,
-    op: Op,
-    form: Form,
-    words: &mut [T],
-) -> Option<Result<()>>
-where
-    Sum: Operator<T>,
-    And: Operator<T>,
-    Or: Operator<T>,
-    Xor: Operator<T>,
-{
-    Some(match op {
-        Op::And => combine_by(team, And, form, words),
-        Op::Or => combine_by(team, Or, form, words),
-        _ => combine_by(team, Xor, form, words),
-    })
-}
-
-fn no_bits<T>(_: &memonet_core::Team, _: Op, _: Form, _: &mut [T]) -> Option<Result<()>> {
-    None
-}
-
-combined!(u8 u16 u32 u64 i8 i16 i32 i64, bits);
-combined!(f32 f64, no_bits);
 
 /// Copies of an array's elements.
 fn read<T: Scalar>(buffer: &Buffer) -> Vec<T> {
@@ -341,7 +212,7 @@ impl Team {
             buffer.check(kind)?;
             let mut words = read::<T>(&buffer);
             let core = self.core();
-            let combined = blocking::wait(py, || T::combine(core, op, form, &mut words).transpose())?;
+            let combined = blocking::wait(py, || T::combine(core, op, form, &mut words[..]).transpose())?;
             combined.ok_or_else(|| type_error(format!("{name:?} combines integers, not {dtype}")))?;
             write(&words, &buffer);
             Ok(())
@@ -431,7 +302,7 @@ impl Team {
         let (core, mut words) = (self.core(), [word]);
         let named = Op::named(op)?;
         let combined =
-            blocking::wait(py, || T::combine(core, named, form, &mut words).transpose())?;
+            blocking::wait(py, || T::combine(core, named, form, &mut words[..]).transpose())?;
         combined.ok_or_else(|| type_error(format!("{op:?} combines integers, not floats")))?;
         Ok(words[0])
     }
@@ -522,7 +393,7 @@ where
     let combined = match (op, form) {
         (Op::Sum, _) => {
             let mut parts = parts;
-            combine_by(team, Sum, form, &mut parts)?;
+            parts.as_mut_slice().combine(team, Sum, form)?;
             parts
         }
         (Op::Product, Form::All | Form::Root(_) | Form::Scan) => {

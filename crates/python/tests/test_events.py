@@ -98,7 +98,16 @@ def test_mistakes():
         w.local[1] = 4
         event = w.event(1, ">", 3)
         assert select.select([event], [], [], 10)[0] and event.result() == 4
-        event.arm(">", 4)
+
+        class Number:
+            """A number whose code uses the event, as another thread may meanwhile."""
+
+            def __index__(self):
+                with pytest.raises(RuntimeError, match="another call"):
+                    event.fileno()
+                return 4
+
+        event.arm(">", Number())
         assert event.result() is None and not select.select([event], [], [], 0)[0]
 
     memonet.threads(1, body)
