@@ -107,8 +107,7 @@ pub fn one_way(machine: &Machine, bytes: u8) -> Result<f64, Error> {
     Ok(ping_pong(machine, bytes, Answers::WithTheLook)? / 2.0)
 }
 
-/// The mean time of a ping-pong, in ns. The node that answers undoes the twist of what it
-/// has read.
+/// The mean time of a ping-pong, in ns. The node that answers undoes the twist of what it has read.
 fn ping_pong(machine: &Machine, bytes: u8, answers: Answers) -> Result<f64, Error> {
     let (timer, host) = (timer(machine)?, machine.section("host"));
     let straight = host.choice("data_lines", &[("straight", true), ("crossed fours", false)])?;
@@ -167,7 +166,7 @@ pub fn run() -> Result<Outcome, Error> {
         let internal = row("internal_loop", loop_of_one(&machine, LoopBack::Internal)?);
         let external = row("external_loop", loop_of_one(&machine, LoopBack::External)?);
         let both = row("round_trip", round_trip(&machine)?);
-        let both = both.note("who answers reads the word again: see the notes");
+        let both = both.note("the node that answers reads the word again: see the notes");
         outcome.rows.extend(match variant {
             "A" | "C" => {
                 let note = "its stages count as their rows say, not as their printed total";

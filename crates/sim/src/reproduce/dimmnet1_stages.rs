@@ -112,7 +112,7 @@ pub fn run() -> Result<Outcome, Error> {
         outcome.rows.push(shown("rest", one_way - known, None));
         outcome.rows.push(
             Row::predicted(format!("dimmnet-1.stage.one_way.{variant}"), "ns", one_way).note(
-                "all of the above: half of a round trip, without the second read of who answers",
+                "all of the above: half of a round trip, without the second read of the one that answers",
             ),
         );
         let id = format!("dimmnet-1.stages_printed_total.{variant}");
