@@ -217,13 +217,14 @@ fn rows(name: &str) -> Vec<Row> {
 fn no_more_is_fitted_than_may_be_and_the_rest_is_predicted_well() {
     let rows = rows("dimmnet-1");
     let Errors { median, worst, rows: predicted } = errors(&rows).unwrap();
-    assert!(median <= 5.5 && worst <= 20.0 && predicted >= 20, "{median} {worst} {predicted}");
+    assert!(median <= 5.5 && worst <= 15.0 && predicted >= 20, "{median} {worst} {predicted}");
     let (met, bounds) = bounds(&rows);
     assert_eq!((met, bounds), (1, 1));
     let fitted = rows.into_iter().filter(|row| row.role == Role::Fitted).map(|row| row.id);
     let of_dimmnet: Vec<String> = fitted.filter(|id| id.starts_with("dimmnet-1")).collect();
     let expected = [
-        // The P3's constant. The external loop is the internal one and a component.
+        // The authors deduced the P3's software from the internal loop. The external one is that
+        // and a component.
         "dimmnet-1.internal_loop.D",
         "dimmnet-1.external_loop.D",
         // The machine's constant, and the P4's.
@@ -234,6 +235,19 @@ fn no_more_is_fitted_than_may_be_and_the_rest_is_predicted_well() {
         "dimmnet-1.design.bidirectional_mb_s",
     ];
     assert_eq!(of_dimmnet, expected);
+}
+
+/// Of all predictions of measured figures, half are within 5 percent, and all within 15.
+#[test]
+fn predictions_are_near_what_was_measured() {
+    let errors = |row: &String| {
+        let before = row.strip_suffix(" % Predicted")?;
+        Some(before.rsplit(' ').next()?.parse::<f64>().unwrap().abs())
+    };
+    let mut errors: Vec<f64> = golden_rows().iter().filter_map(errors).collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() >= 40, "{errors:?}");
+    assert!(errors[errors.len() / 2] <= 5.0 && errors[errors.len() - 1] <= 15.0, "{errors:?}");
 }
 
 /// Two supersteps give the constants of the cost model, which predicts all others within 30

@@ -126,8 +126,10 @@ mod tests {
         let mut text = Vec::new();
         show(&mut text, "dimmnet-1/D").unwrap();
         let text = String::from_utf8(text).unwrap();
-        let line = text.lines().find(|line| line.starts_with("host.software")).unwrap();
-        assert!(line.contains(" ns ") && line.contains("FITTED"), "{line}");
+        let line = |key: &str| text.lines().find(|line| line.starts_with(key)).unwrap();
+        let (mask, software) = (line("program.barrier_mask"), line("host.software"));
+        assert!(mask.contains(" ns ") && mask.contains("FITTED"), "{mask}");
+        assert!(software.contains("data/published.toml"), "{software}");
     }
 
     #[test]
@@ -144,8 +146,8 @@ mod tests {
         assert!(dimmnet["variants"].as_array().unwrap().contains(&"dimmnet-1/D".into()));
         json::show(&mut one, "dimmnet-1/D").unwrap();
         let one = read(one);
-        let software = &one["parameters"]["host.software"];
-        assert!(software["value"].is_number() && software["unit"] == "ns", "{software}");
-        assert_eq!(software["source"]["kind"], "fitted", "{software}");
+        let mask = &one["parameters"]["program.barrier_mask"];
+        assert!(mask["value"].is_number() && mask["unit"] == "ns", "{mask}");
+        assert_eq!(mask["source"]["kind"], "fitted", "{mask}");
     }
 }

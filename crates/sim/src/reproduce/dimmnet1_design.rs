@@ -1,6 +1,6 @@
 //! The 133 MHz design of DIMMnet-1: remote write, and bandwidth of blocks sent from windows.
 
-use super::dimmnet1::{PLACE, machine, nic, round_trip, seed};
+use super::dimmnet1::{PLACE, machine, nic, one_way, seed};
 use super::dimmnet1_stages::hardware_alone;
 use super::outcome::{Curve, Outcome, Row};
 use super::rivals::compare;
@@ -68,7 +68,7 @@ pub fn run() -> Result<Outcome, Error> {
     outcome.rows = vec![
         row("remote_write", "ns", hardware_alone(&machine)?)
             .note("hardware alone: the CPU's write and the stages from the slot to LLCM"),
-        row("remote_write_with_software", "ns", round_trip(&machine, 8)? / 2.0)
+        row("remote_write_with_software", "ns", one_way(&machine, 8)?)
             .note("half of a ping-pong of 8 bytes by one store, software and the receiver's look included"),
         row("unidirectional_mb_s", "MB/s", bandwidth(&machine, 1, BLOCK_BYTES)?).fitted().note(burst),
         row("bidirectional_mb_s", "MB/s", bandwidth(&machine, 2, BLOCK_BYTES)?).fitted().note(burst),

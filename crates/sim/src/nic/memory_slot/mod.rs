@@ -42,8 +42,8 @@
 //! of the polling. The chipset takes of a write the most that they give, half of read less write. A
 //! signal that crosses clocks waits for the next edge, at a random phase. The polling begins when
 //! the store is written, and a read samples the memory in its middle. So the phase is not random: a
-//! loop takes a whole number of reads, and only a change that crosses a sample changes it. What is
-//! left is `host.software`.
+//! loop takes a whole number of reads, and only a change that crosses a sample changes it. The
+//! authors deduced the software, `host.software`, from one of the loops.
 //!
 //! **Users.** Up to 64 processes share a NIC (`topology.pes_per_node`). Each has a view of its own:
 //! a part of the kick pages, a window, a process group, and pages that the driver has given it.

@@ -47,7 +47,7 @@ fn measured(machine: &Machine) -> Result<How, Error> {
 /// The share of synchronisation and AOTF: the receiver's part, and the announcement's way until it
 /// is seen, which is half of a round trip.
 fn share_of_sync(machine: &Machine, costs: &Costs) -> Result<f64, Error> {
-    Ok((costs.sync + super::dimmnet1::round_trip(machine, 4)? / 2.0) / costs.all)
+    Ok((costs.sync + super::dimmnet1::one_way(machine, 4)?) / costs.all)
 }
 
 /// Published experiments with messages.

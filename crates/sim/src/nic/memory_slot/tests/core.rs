@@ -62,7 +62,7 @@ fn an_update_takes_the_times_of_the_machine_file() {
     // The request's 48 bytes come in at 2 ns each, which is longer than SWIF takes.
     assert_eq!(stages["swif_receive"], Ps::ns(96 + 70));
     // The host: software, six words of a window with 25 ns each of twist. The way: two messages.
-    let host = 185 + 6 * (71 + 25);
+    let host = 151 + 6 * (71 + 25);
     let (least, most) = (host + 680 + 2 * 500, host + 680 + 2 * 1100);
     assert!((Ps::ns(least)..Ps::ns(most)).contains(&took), "{took:?}");
     // An agent on the target's host does the same later.
@@ -198,8 +198,8 @@ fn a_refill_waits_for_the_core_processor() {
     let core = Machine::load(MACHINE).unwrap();
     let (alone, waits) = (refill(&core, |_| {}), refill(&core, updating));
     assert_eq!(alone, Ps::us(1));
-    // The miss is found 366 ns after that: software, twist, write, chipset, and 50 ns in the NIC.
-    assert_eq!(waits, Ps::ns(1000 + 680 - 366));
+    // The miss is found 332 ns after that: software, twist, write, chipset, and 50 ns in the NIC.
+    assert_eq!(waits, Ps::ns(1000 + 680 - 332));
     assert!(refill(&hosts, updating) < Ps::ns(1000));
 }
 
