@@ -36,7 +36,7 @@ enum Needs {
     All(Absent),
     /// One of these goes on.
     Any(Vec<usize>),
-    /// One of these goes on, unless it is the library's part of them that ends the wait.
+    /// One of these has the lock and goes on, or a thread of the library is about to hand it over.
     Holder(Vec<usize>),
     /// Not known, or nothing.
     Unknown,
@@ -55,7 +55,7 @@ fn needs(answers: &[Answer], pe: usize, wait: &Wait) -> Needs {
             let Absent { sure, possible } = absent(answers, pe, wait);
             Needs::Any([sure, possible].concat())
         }
-        // A PE of another node has the lock, or a thread of the library is about to hand it over.
+        // Nobody has seen who has it.
         Awaited::Lock => Needs::Holder(answers.iter().map(|answer| answer.pe).collect()),
         // Threads of the library answer for a PE, whatever its program does.
         Awaited::Leave | Awaited::Peer => Needs::Unknown,
