@@ -77,8 +77,8 @@ fn jump(there: usize) -> [u8; JUMP_BYTES] {
     jump
 }
 
-/// Makes calls of each function go to the one at the address beside it. False where the processor or
-/// the kernel does not allow it. Functions of one page are replaced together: to change the
+/// Makes calls of each function go to the one at the address beside it. False where the processor
+/// or the kernel does not allow it. Functions of one page are replaced together: to change the
 /// protection of a page takes far longer than to write to it.
 ///
 /// # Safety

@@ -54,8 +54,8 @@ unsafe extern "C" {
 /// libc's wait for a condition, moved.
 static CLOCK_WAIT: OnceLock<ClockWait> = OnceLock::new();
 
-/// Functions of libc, each with its replacement, before any of them is replaced. `None` where libc's
-/// wait for a condition cannot be moved.
+/// Functions of libc, each with its replacement, before any of them is replaced. `None` where
+/// libc's wait for a condition cannot be moved.
 pub(super) fn replacements() -> Option<[(usize, usize); 11]> {
     let theirs = patch::of_program(pthread_cond_clockwait as *const () as usize);
     // SAFETY: a function of libc that has not been replaced yet.

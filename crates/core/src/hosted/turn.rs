@@ -6,23 +6,29 @@
 //! | 1 | the machine's | read the request, write the reply; then pass to 0 |
 //! | 2 | nobody's: the process has ended | nothing |
 //!
+//! Bit 2, beside 0 or 1: the side that waits sleeps, or is about to ([`SLEEPS`]). Often it does
+//! not: it was preempted when it woke the other side, which has run since on the same CPU. Then
+//! no call wakes it, and it finds the word changed.
+//!
 //! The side that sees the process end swaps in 2. Everything else takes two steps:
 //! [`pass`](Turn::pass) changes the word from one's own value to the other's by a compare-and-swap,
-//! and wakes; [`wait`](Turn::wait) sleeps in the kernel while the word has the other's value.
+//! and wakes if it has taken the bit away; [`wait`](Turn::wait) adds the bit to the other's value
+//! by a compare-and-swap, and sleeps in the kernel while the word has both.
 //!
-//! **I1.** *The two sides never touch request and reply at once.* Each side changes the word only
+//! **I1.** *The two sides never touch request and reply at once.* Each side gives the turn only
 //! from its own value, and touches request and reply only between seeing its value and changing it.
-//! Meanwhile only that side can change the word, unless to 2.
+//! Meanwhile only that side can give the turn, unless the word becomes 2.
 //!
 //! **I2.** *The next side sees what the last one wrote.* The swap releases what its side wrote in
 //! its turn, and the load that sees the swap acquires that.
 //!
-//! **I3.** *No hand-over is lost.* The kernel compares the word and lets the waiter sleep in one
-//! step. If the swap comes before that, the word has changed, and the waiter does not sleep; if it
-//! comes after, the waiter sleeps, and the wake that follows the swap finds it. Both sides sleep on
-//! one word, but never at once without a waker: the side that is to wake is awake until it has.
-//! This holds for 2 as well, whichever side writes it. A 2 never changes again: a swap from 0 or 1
-//! fails.
+//! **I3.** *No hand-over is lost.* A waiter sleeps only while the word has the bit, which the
+//! kernel compares in one step with putting it to sleep. If the swap that gives the turn comes
+//! before the one that adds the bit, that fails, and the waiter sees its turn. If it comes after,
+//! it takes the bit away, and its side wakes: a waiter that does not sleep yet finds the word
+//! changed, and one that sleeps is found by the wake. Both sides sleep on one word, but never at
+//! once without a waker: the side that is to wake is awake until it has. A 2 wakes always,
+//! whichever side writes it, and never changes again: a swap from another value fails.
 //!
 //! **I4.** *The machine needs no trust.* The process can write any value at any time. Then the
 //! machine's side still gets one of the three answers of [`wait`](Turn::wait), and only that
@@ -49,6 +55,11 @@ impl Side {
 }
 
 const GONE: u32 = 2;
+/// Added to the value of the side that has the turn: the other side sleeps, or is about to.
+const SLEEPS: u32 = 4;
+/// Attempts to give the turn. The other side adds the bit once, so two do; unless it writes
+/// anything (I4).
+const ATTEMPTS: usize = 3;
 
 /// How a wait for a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,21 +98,36 @@ impl Turn {
         unsafe { shm::futex_wake(self.0) };
     }
 
-    /// Ends the turn of `me`. Does nothing and gives false when `me` does not have the turn.
-    pub(crate) fn pass(self, me: Side) -> bool {
-        // I1, I2. SAFETY: as above.
-        let seen =
-            unsafe { shm::compare_swap_sized(self.0.cast(), 4, me as u64, me.other() as u64) };
-        if seen == me as u64 {
-            self.wake();
-        }
-        seen == me as u64
+    /// Replaces the word if it has the value `old`. Gives the value that it had.
+    fn replace(self, old: u32, new: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { shm::compare_swap_sized(self.0.cast(), 4, old.into(), new.into()) as u32 }
     }
 
-    pub(crate) fn look(self, me: Side) -> Came {
+    /// Ends the turn of `me`. Does nothing and gives false when `me` does not have the turn.
+    pub(crate) fn pass(self, me: Side) -> bool {
+        // I1, I2.
+        let mut seen = self.read();
+        for _ in 0..ATTEMPTS {
+            if seen & !SLEEPS != me as u32 {
+                break;
+            }
+            let before = self.replace(seen, me.other() as u32);
+            if before == seen {
+                if seen & SLEEPS != 0 {
+                    self.wake(); // I3
+                }
+                return true;
+            }
+            seen = before;
+        }
+        false
+    }
+
+    fn look(self, me: Side) -> Came {
         match self.read() {
             GONE => Came::Gone,
-            seen if seen == me.other() as u32 => Came::Late,
+            seen if seen & !SLEEPS == me.other() as u32 => Came::Late,
             _ => Came::Mine,
         }
     }
@@ -111,8 +137,13 @@ impl Turn {
     pub(crate) fn wait(self, me: Side) -> Came {
         match self.look(me) {
             Came::Late => {
-                // I3. SAFETY: as above.
-                unsafe { shm::futex_wait(self.0, me.other() as u32, None) };
+                let theirs = me.other() as u32;
+                // I3. The bit may be there from a wait that was woken for nothing.
+                let seen = self.replace(theirs, theirs | SLEEPS);
+                if seen & !SLEEPS == theirs {
+                    // SAFETY: as above.
+                    unsafe { shm::futex_wait(self.0, theirs | SLEEPS, None) };
+                }
                 self.look(me)
             }
             came => came,
@@ -125,5 +156,69 @@ impl Turn {
         // SAFETY: as above.
         unsafe { shm::fetch_op(self.0.cast(), 4, shm::AtomicOp::Swap, GONE.into()) };
         self.wake();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn with(value: u32) -> Turn {
+        // SAFETY: the word is never freed, and used through this value alone.
+        unsafe { Turn::new(Box::leak(Box::new(value))) }
+    }
+
+    /// Two threads on one CPU or two take turns, sleeping or not, and touch one number in turns.
+    #[test]
+    fn turns_are_taken_one_by_one_and_none_is_lost() {
+        const TURNS: u64 = 20_000;
+        let turn = with(Side::Pe as u32);
+        let number = std::sync::atomic::AtomicU64::new(0);
+        let play = |me: Side, mut has_turn: bool| {
+            for at in 0..TURNS {
+                while !std::mem::take(&mut has_turn) {
+                    match turn.wait(me) {
+                        Came::Mine => break,
+                        Came::Late => {}
+                        Came::Gone => unreachable!("nobody ends"),
+                    }
+                }
+                let order = std::sync::atomic::Ordering::Relaxed;
+                assert_eq!(number.load(order), 2 * at + me as u64);
+                number.store(2 * at + me as u64 + 1, order);
+                if at % 1000 == 7 {
+                    // The other side sleeps by now.
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                assert!(turn.pass(me));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| play(Side::Machine, false));
+            play(Side::Pe, true);
+        });
+    }
+
+    #[test]
+    fn a_side_without_the_turn_gives_none_and_an_end_is_for_ever() {
+        let turn = with(Side::Pe as u32);
+        assert!(!turn.pass(Side::Machine));
+        assert_eq!((turn.look(Side::Pe), turn.look(Side::Machine)), (Came::Mine, Came::Late));
+        assert!(turn.pass(Side::Pe) && !turn.pass(Side::Pe));
+        turn.leave();
+        assert!(!turn.pass(Side::Machine) && !turn.pass(Side::Pe));
+        assert_eq!((turn.wait(Side::Pe), turn.wait(Side::Machine)), (Came::Gone, Came::Gone));
+    }
+
+    /// Whatever a process writes, the other side's calls return.
+    #[test]
+    fn any_value_ends_in_an_answer() {
+        for value in (0..20).chain([u32::MAX, SLEEPS | GONE, 1 << 31]) {
+            let turn = with(value);
+            let came = turn.look(Side::Machine);
+            let passed = turn.pass(Side::Machine);
+            assert_eq!(passed, value & !SLEEPS == Side::Machine as u32, "{value}");
+            assert_eq!(came == Came::Late, value & !SLEEPS == Side::Pe as u32, "{value}");
+        }
     }
 }
