@@ -48,6 +48,26 @@ impl Parts {
         }
     }
 
+    /// A packet comes to the link that begins at a port of the place where the packet is. If the
+    /// cable is cut, the packet is lost. Returns such a packet, and the number of nodes that will
+    /// not get it.
+    pub(crate) fn lost_at_cut(&mut self, flight: u32, port: u16) -> Option<(Packet, u64)> {
+        let place = self.flights.get_mut(flight).at;
+        let &mut Channel { is_cut, to, port: there, .. } = self.channel(place, port);
+        if !is_cut {
+            return None;
+        }
+        self.counts.lost += 1;
+        let packet = self.flights.take(flight).packet;
+        let missing = match (to, packet.to) {
+            (Place::Switch(switch), Destination::Multicast(group)) => {
+                self.network.reached(switch, there, group)
+            }
+            _ => 1,
+        };
+        Some((packet, missing))
+    }
+
     /// A packet comes to the link that begins at a port of the place where the packet is.
     pub(crate) fn depart(&mut self, flight: u32, port: u16) {
         let Flight { at: place, packet, .. } = self.flights.get_mut(flight);

@@ -75,6 +75,11 @@ impl Cx<'_> {
         self.parts.launch(at, Place::Node(node), 0, packet);
     }
 
+    /// Has a place send a packet by one of its ports, to whom the cable leads to, at `at`.
+    pub fn send_by(&mut self, at: Ps, place: Place, port: u16, packet: Packet) {
+        self.parts.launch(at, place, port, packet);
+    }
+
     /// Has a switch send a management packet of its own to a node, at `at`.
     pub fn send_from_switch(&mut self, at: Ps, switch: u32, to: Node, packet: Packet) {
         let to = Destination::Node(to);

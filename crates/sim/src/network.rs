@@ -62,6 +62,8 @@ pub(crate) struct Channel {
     pub(crate) rate: Rate,
     pub(crate) free: Ps,
     pub(crate) carried: Carried,
+    /// Whether the cable is cut.
+    pub(crate) is_cut: bool,
     /// What the sender keeps for back-pressure and repeats, on machines that have them.
     pub(crate) line: Option<Box<Line>>,
 }
@@ -209,7 +211,7 @@ impl Network {
     /// A direction of a cable to a port.
     pub(crate) fn new_channel(&self, to: Place, port: u16, rate: Rate) -> Channel {
         let (free, carried) = (Ps::ZERO, Carried::default());
-        Channel { to, port, rate, free, carried, line: self.flow.line(&self.lanes) }
+        Channel { to, port, rate, free, carried, is_cut: false, line: self.flow.line(&self.lanes) }
     }
 
     /// The cables out of a place, by port.
@@ -305,6 +307,106 @@ impl Network {
         }
         here.routes.set(alone(node.0), port);
         Ok(())
+    }
+
+    /// Changes an entry of a switch's table, which may be for a switch. A port without a cable is
+    /// none.
+    pub(crate) fn set_entry(&mut self, switch: u32, to: Destination, port: u16) {
+        let number = self.number(to);
+        let Switch { out, routes, .. } = &mut self.switches[switch as usize];
+        let port = Some(port).filter(|&port| matches!(out.get(usize::from(port)), Some(Some(_))));
+        routes.set(alone(number), port);
+    }
+
+    /// Empties the tables of routes.
+    pub(crate) fn forget_routes(&mut self) {
+        self.switches.iter_mut().for_each(|switch| switch.routes = Routes::default());
+    }
+
+    /// What a packet takes through a switch.
+    pub(crate) fn switch_delay(&self) -> Ps {
+        self.switching.delay
+    }
+
+    /// Number of ports of a switch.
+    pub(crate) fn ports_of(&self, switch: u32) -> usize {
+        self.switches[switch as usize].ports()
+    }
+
+    /// Number of ports of the largest switch.
+    pub(crate) fn most_ports(&self) -> usize {
+        self.switches.iter().map(Switch::ports).max().unwrap_or(0)
+    }
+
+    fn channel_at(&self, place: Place, port: u16) -> Option<&Channel> {
+        let out = match place {
+            Place::Node(node) => &self.node_out[node.index()],
+            Place::Switch(switch) => &self.switches[switch as usize].out,
+        };
+        out.get(usize::from(port))?.as_ref()
+    }
+
+    /// Whom the cable at a port leads to, and by which port there, if the cable is whole.
+    pub(crate) fn neighbour(&self, place: Place, port: u16) -> Option<(Place, u16)> {
+        let channel = self.channel_at(place, port).filter(|channel| !channel.is_cut)?;
+        Some((channel.to, channel.port))
+    }
+
+    /// Cuts the cable between two switches at a port of one of them, or mends it. Returns the two.
+    ///
+    /// # Errors
+    /// A sentence, when there is no such cable, when the rest would fall apart, or when packets
+    /// wait in line at links.
+    pub(crate) fn set_cut(
+        &mut self,
+        switch: u32,
+        port: u16,
+        is_cut: bool,
+    ) -> Result<[u32; 2], String> {
+        let here = (switch as usize) < self.switches.len();
+        let place = Place::Switch(switch);
+        let channel = here.then(|| self.channel_at(place, port)).flatten();
+        let Some(&Channel { to, port: port_there, ref line, .. }) = channel else {
+            return Err(format!("there is no cable at port {port} of switch {switch}"));
+        };
+        let Place::Switch(other) = to else {
+            return Err(format!(
+                "the cable at port {port} of switch {switch} leads to {to}, which would be cut off"
+            ));
+        };
+        if line.is_some() {
+            return Err("packets wait in line at the links of this machine, and a cut cable would stop them for ever; remove switch.buffer, link.resend_buffer and lanes".into());
+        }
+        for (place, port) in [(place, port), (to, port_there)] {
+            let cable = self.out_mut(place)[usize::from(port)].as_mut();
+            cable.expect("a cable has two ends").is_cut = is_cut;
+        }
+        if !self.holds_together() {
+            for (place, port) in [(place, port), (to, port_there)] {
+                let cable = self.out_mut(place)[usize::from(port)].as_mut();
+                cable.expect("a cable has two ends").is_cut = false;
+            }
+            return Err(format!(
+                "without the cable at port {port} of switch {switch} nodes would be cut off"
+            ));
+        }
+        Ok([switch, other])
+    }
+
+    /// Whether cables that are whole connect all switches.
+    fn holds_together(&self) -> bool {
+        let mut reached = BTreeSet::from([0]);
+        let mut next = vec![0];
+        while let Some(switch) = next.pop() {
+            for port in 0..self.ports_of(switch) as u16 {
+                if let Some((Place::Switch(other), _)) = self.neighbour(Place::Switch(switch), port)
+                    && reached.insert(other)
+                {
+                    next.push(other);
+                }
+            }
+        }
+        reached.len() == self.switches.len()
     }
 
     /// The switch and port that a node's cable leads to, if it leads to a switch.

@@ -51,8 +51,8 @@ impl World {
         memory: Box<dyn Memory>,
     ) -> Result<World, MachineError> {
         let placement = Placement { per_node: nic::pes_per_node(machine)? };
-        let network = Network::build(machine, placement.nodes(pes))?;
-        let nic = nic::build(machine, &network, pes)?;
+        let mut network = Network::build(machine, placement.nodes(pes))?;
+        let nic = nic::build(machine, &mut network, pes)?;
         let agents = Agents::build(machine, &*nic, pes, placement)?;
         machine.finish()?;
         let parts = Parts::new(network, memory, seed, pes);
@@ -223,7 +223,10 @@ impl World {
             Event::News { pe } => cx.parts.happened.push_back(Happened::News(pe)),
             Event::Agent { pe, token } => agents.timer(&mut cx, &mut **nic, pe, token),
             Event::Wake { wake } => cx.parts.happened.push_back(Happened::Woken(wake)),
-            Event::Depart { flight, port } => cx.parts.depart(flight, port),
+            Event::Depart { flight, port } => match cx.parts.lost_at_cut(flight, port) {
+                Some((lost, missing)) => nic.dropped(&mut cx, &lost, missing),
+                None => cx.parts.depart(flight, port),
+            },
             Event::LeftInput { switch, port, lane } => cx.parts.left_input(switch, port, lane),
             told @ (Event::LinkFree { .. }
             | Event::Missing { .. }

@@ -46,7 +46,7 @@ use planned::Planned;
 /// Builds the NICs of a machine, of the kind that its file names.
 pub(crate) fn build(
     machine: &Machine,
-    network: &Network,
+    network: &mut Network,
     pes: u32,
 ) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {

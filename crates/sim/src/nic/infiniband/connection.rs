@@ -1,9 +1,16 @@
-//! A reliable connection between two nodes: what has been sent and not acknowledged, and what has
-//! come. This is pure state; `reliable` says how it is used.
+//! A reliable connection from a node to another, and back: what has been sent and not acknowledged,
+//! and what has come. This is pure state; `reliable` says how it is used.
 
 use crate::packet::Packet;
 use crate::time::Ps;
 use std::collections::{BTreeMap, VecDeque};
+
+/// What a connection carries: data, or datagrams to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    Data,
+    Group(u32),
+}
 
 /// A packet that has not been acknowledged.
 #[derive(Debug, Clone)]
@@ -19,7 +26,6 @@ pub struct Sent {
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
     pub packets: u32,
-    transmissions: u32,
     /// In the order of transmissions.
     pub unacknowledged: VecDeque<Sent>,
     /// When an acknowledgement has come last, or a timeout.
@@ -31,13 +37,18 @@ pub struct Connection {
     early: BTreeMap<u32, Packet>,
 }
 
-impl Connection {
-    /// Numbers a transmission of a packet, which leaves by `left`.
-    pub fn transmit(&mut self, number: u32, left: Ps, mut packet: Packet) -> Sent {
-        let transmission = self.transmissions;
-        self.transmissions += 1;
+impl Sent {
+    /// A transmission of a packet, which leaves by `left`.
+    pub fn new(number: u32, transmission: u32, left: Ps, mut packet: Packet) -> Sent {
         packet.header[3] = u64::from(number) | u64::from(transmission) << 32;
         Sent { number, transmission, left, packet }
+    }
+}
+
+impl Connection {
+    /// Number of packets that have come before their turn.
+    pub fn early(&self) -> usize {
+        self.early.len()
     }
 
     /// Forgets what has been acknowledged. Returns the packets that are lost.
@@ -108,15 +119,18 @@ mod tests {
                 chance.is_multiple_of(3)
             };
             let (mut from, mut to) = (Connection::default(), Connection::default());
-            let mut way: VecDeque<Sent> = (0..40)
-                .map(|number| from.transmit(number, Ps::ZERO, packet(number.into())))
-                .collect();
+            // Transmissions of other connections are numbered in between.
+            let mut transmissions = (0..).step_by(3);
+            let mut transmit =
+                |number, packet| Sent::new(number, transmissions.next().unwrap(), Ps::ZERO, packet);
+            let mut way: VecDeque<Sent> =
+                (0..40).map(|number| transmit(number, packet(number.into()))).collect();
             from.unacknowledged = way.clone();
             let mut came = Vec::new();
             while !from.unacknowledged.is_empty() {
                 let Some(sent) = way.pop_front() else {
                     let oldest = from.unacknowledged.pop_front().expect("one is left");
-                    let again = from.transmit(oldest.number, Ps::ZERO, oldest.packet);
+                    let again = transmit(oldest.number, oldest.packet);
                     from.unacknowledged.push_back(again.clone());
                     way.push_back(again);
                     continue;
@@ -131,7 +145,7 @@ mod tests {
                     continue;
                 }
                 for lost in from.acknowledged(to.expected, sent.transmission) {
-                    let again = from.transmit(lost.number, Ps::ZERO, lost.packet);
+                    let again = transmit(lost.number, lost.packet);
                     from.unacknowledged.push_back(again.clone());
                     way.push_back(again);
                 }

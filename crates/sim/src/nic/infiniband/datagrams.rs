@@ -9,7 +9,6 @@
 
 use super::management::{ADMINISTRATION, DELETE, Datagram, MULTICAST_MEMBER};
 use super::nics::{InfiniBand, Way};
-use super::subnet::Place;
 use crate::host::{Answer, GroupOp};
 use crate::nic::{Cx, Pe};
 use crate::op::Op;
@@ -56,7 +55,9 @@ impl InfiniBand {
                     let mut datagram =
                         Datagram::new(ADMINISTRATION, DELETE, MULTICAST_MEMBER, 0, 0);
                     datagram.data[..inbox.name.len()].copy_from_slice(&inbox.name);
-                    self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
+                    self.nics[node.index()].member_of.remove(&inbox.name);
+                    let manager = self.manager_of(node);
+                    self.manage(cx, node, manager, &datagram, op);
                 }
                 cx.finish(written.1, op, Answer::default());
             }

@@ -1,9 +1,11 @@
 //! Calls for groups, and the commands of programs.
 
-use super::interface::{LISTEN, PREFETCH, READ, READ_TABLE, READ_WINDOW, TEST, WRITE_TABLE};
+use super::interface::{
+    CUT, LISTEN, PREFETCH, READ, READ_TABLE, READ_WINDOW, STOP_MANAGER, TEST, WRITE_TABLE,
+};
 use super::management::{DATA_BYTES, Datagram, FIRST_GROUP, GET, MULTICAST_TABLE, SET, SUBNET};
 use super::nics::{InfiniBand, Way};
-use super::subnet::Place;
+use super::topology::Place;
 use crate::host::{Answer, Command, GroupOp};
 use crate::nic::Cx;
 use crate::op::Op;
@@ -90,6 +92,8 @@ impl InfiniBand {
             PREFETCH => self.prefetch(cx, node, op, command),
             READ_WINDOW => self.read_window(cx, node, op, command),
             READ => self.read_buffer(cx, node, op, command),
+            CUT => self.cut(cx, op, command.words[0], command.words[1], command.words[2] != 0),
+            STOP_MANAGER => self.stop_manager(cx, op, command.words[0]),
             code => cx.finish(
                 cx.now(),
                 op,

@@ -11,6 +11,8 @@ pub(super) const TEST: u32 = 4;
 pub(super) const PREFETCH: u32 = 5;
 pub(super) const READ_WINDOW: u32 = 6;
 pub(super) const READ: u32 = 7;
+pub(super) const CUT: u32 = 8;
+pub(super) const STOP_MANAGER: u32 = 9;
 
 /// The most that one [`read`] takes.
 pub(super) const BLOCK_MOST: u64 = 1 << 20;
@@ -65,6 +67,28 @@ pub fn read_window(at: u64, len: u64) -> Command {
 /// Answered with the bytes.
 pub fn read(from: FarAddress, len: u64) -> Command {
     of_memory(READ, 0, from, len)
+}
+
+/// Cuts the cable at a port of a switch, which leads to another switch, in both directions. What
+/// comes to the cable is lost from now on. Refused where nodes would be cut off, and where nothing
+/// would send it again (`subnet.sweep`, `nic.retransmit`).
+pub fn cut(switch: u32, port: u16) -> Command {
+    of_cable(switch, port, true)
+}
+
+/// Mends a cable that was cut.
+pub fn mend(switch: u32, port: u16) -> Command {
+    of_cable(switch, port, false)
+}
+
+fn of_cable(switch: u32, port: u16, is_cut: bool) -> Command {
+    let words = [switch.into(), port.into(), is_cut.into(), 0];
+    Command { code: CUT, words, data: Payload::EMPTY }
+}
+
+/// Stops the subnet manager of a node for good. Refused where it is the only one.
+pub fn stop_manager(node: u32) -> Command {
+    Command { code: STOP_MANAGER, words: [node.into(), 0, 0, 0], data: Payload::EMPTY }
 }
 
 fn of_memory(code: u32, at: u64, from: FarAddress, len: u64) -> Command {

@@ -1,9 +1,8 @@
 //! Calls that join a group. Each waits until the manager says that all members have asked to join,
 //! or until a member has left the job.
 
-use super::management::{ADMINISTRATION, Datagram, MULTICAST_MEMBER, SET};
+use super::agents::group_name;
 use super::nics::{InfiniBand, Joining};
-use super::subnet::{self, Place};
 use crate::host::{Answer, Wanted};
 use crate::nic::Cx;
 use crate::op::Op;
@@ -30,12 +29,10 @@ impl InfiniBand {
         }
         let nic = &mut self.nics[node.index()];
         let before = nic.joined.entry((members.clone(), wanted)).or_insert(0);
-        let name = subnet::group_name(&members, purpose, *before);
+        let name = group_name(&members, purpose, *before);
         *before = before.wrapping_add(1);
-        nic.joining.insert(name, Joining { op, wanted, members });
-        let mut datagram = Datagram::new(ADMINISTRATION, SET, MULTICAST_MEMBER, 0, 0);
-        datagram.data[..name.len()].copy_from_slice(&name);
-        self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
+        nic.joining.insert(name, Joining { op, noted: false, wanted, members });
+        self.ask_to_join(cx, node, name, 0, op);
     }
 
     /// A PE has left the job. Answers the calls that wait for groups with this PE: there will be no

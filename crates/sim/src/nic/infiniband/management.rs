@@ -1,6 +1,7 @@
 //! Management packets: datagrams of 256 bytes, laid out as in the InfiniBand Architecture
 //! Specification.
 
+use super::directed::Route;
 use crate::packet::Payload;
 
 /// Bytes of a management datagram.
@@ -8,8 +9,10 @@ pub const DATAGRAM_BYTES: usize = 256;
 /// The lane that carries nothing but subnet management.
 pub const MANAGEMENT_LANE: u64 = 15;
 
-/// Class: subnet management.
-pub const SUBNET: u8 = 0x81;
+/// Class: subnet management, to a place that has a local id.
+pub const SUBNET: u8 = 0x01;
+/// Class: subnet management by a directed route, along the cables that the datagram names.
+pub const DIRECTED: u8 = 0x81;
 /// Class: subnet administration, requests of nodes to the subnet manager, on an ordinary lane.
 pub const ADMINISTRATION: u8 = 0x03;
 
@@ -22,10 +25,16 @@ pub const DELETE: u8 = 0x15;
 /// Method: answers `GET` and `SET`.
 pub const RESPONSE: u8 = 0x81;
 
+/// Modifier of the response to a node that asks to join a group: the manager knows.
+pub const NOTED: u32 = 1;
+
 /// Attributes.
 pub const NODE_INFO: u16 = 0x0011;
+pub const SWITCH_INFO: u16 = 0x0012;
 pub const PORT_INFO: u16 = 0x0015;
+pub const FORWARDING_TABLE: u16 = 0x0019;
 pub const MULTICAST_TABLE: u16 = 0x001b;
+pub const MANAGER_INFO: u16 = 0x0020;
 pub const MULTICAST_MEMBER: u16 = 0x0038;
 
 /// Where a datagram's data begins, by class.
@@ -50,11 +59,40 @@ pub struct Datagram {
     /// The number by which the asker knows the response.
     pub transaction: u64,
     pub data: [u8; DATA_BYTES],
+    /// Of class [`DIRECTED`].
+    pub route: Route,
 }
+
+/// Who has answered a request for a NodeInfo, and by which of its ports the request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeInfo {
+    pub is_switch: bool,
+    pub ports: u8,
+    /// The number of the node, or of the switch among switches.
+    pub guid: u64,
+    pub by: u8,
+}
+
+/// What a PortInfo of a place says to its agent, or of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortInfo {
+    pub lid: u16,
+    /// The local id of the node whose manager is the master.
+    pub manager: u16,
+    /// Whether there is a cable, and it carries something.
+    pub is_up: bool,
+    /// Has the node tell the manager its groups once more.
+    pub tell_groups: bool,
+}
+
+const ACTIVE: u8 = 4;
+const TELL_GROUPS: u8 = 0x80;
+const STATE_CHANGED: u8 = 4;
 
 impl Datagram {
     pub fn new(class: u8, method: u8, attribute: u16, modifier: u32, transaction: u64) -> Datagram {
-        Datagram { class, method, attribute, modifier, transaction, data: [0; DATA_BYTES] }
+        let (data, route) = ([0; DATA_BYTES], Route::default());
+        Datagram { class, method, attribute, modifier, transaction, data, route }
     }
 
     /// The response to this datagram, with its data.
@@ -63,7 +101,7 @@ impl Datagram {
     }
 
     fn start(class: u8) -> usize {
-        if class == SUBNET { SUBNET_DATA_OFFSET } else { ADMINISTRATION_DATA_OFFSET }
+        if class == ADMINISTRATION { ADMINISTRATION_DATA_OFFSET } else { SUBNET_DATA_OFFSET }
     }
 
     pub fn payload(&self) -> Payload {
@@ -76,6 +114,9 @@ impl Datagram {
         bytes[16..18].copy_from_slice(&self.attribute.to_be_bytes());
         bytes[20..24].copy_from_slice(&self.modifier.to_be_bytes());
         bytes[Self::start(self.class)..][..DATA_BYTES].copy_from_slice(&self.data);
+        if self.class == DIRECTED {
+            self.route.write(&mut bytes);
+        }
         Payload::copy(&bytes)
     }
 
@@ -88,16 +129,49 @@ impl Datagram {
             modifier: u32::from_be_bytes(bytes[20..24].try_into().expect("4 bytes")),
             transaction: u64::from_be_bytes(bytes[8..16].try_into().expect("8 bytes")),
             data: bytes[Self::start(bytes[1])..][..DATA_BYTES].try_into().expect("64 bytes"),
+            route: if bytes[1] == DIRECTED { Route::read(bytes) } else { Route::default() },
         })
     }
 
-    /// The local id in a PortInfo.
-    pub fn lid(&self) -> u16 {
-        u16::from_be_bytes([self.data[16], self.data[17]])
+    pub fn node_info(&self) -> NodeInfo {
+        NodeInfo {
+            is_switch: self.data[2] == 2,
+            ports: self.data[3],
+            guid: u64::from_be_bytes(self.data[12..20].try_into().expect("8 bytes")),
+            by: self.data[36],
+        }
     }
 
-    pub fn set_lid(&mut self, lid: u16) {
-        self.data[16..18].copy_from_slice(&lid.to_be_bytes());
+    pub fn set_node_info(&mut self, info: NodeInfo) {
+        self.data[2] = if info.is_switch { 2 } else { 1 };
+        self.data[3] = info.ports;
+        self.data[12..20].copy_from_slice(&info.guid.to_be_bytes());
+        self.data[36] = info.by;
+    }
+
+    pub fn port_info(&self) -> PortInfo {
+        PortInfo {
+            lid: u16::from_be_bytes([self.data[16], self.data[17]]),
+            manager: u16::from_be_bytes([self.data[18], self.data[19]]),
+            is_up: self.data[32] == ACTIVE,
+            tell_groups: self.data[51] & TELL_GROUPS != 0,
+        }
+    }
+
+    pub fn set_port_info(&mut self, info: PortInfo) {
+        self.data[16..18].copy_from_slice(&info.lid.to_be_bytes());
+        self.data[18..20].copy_from_slice(&info.manager.to_be_bytes());
+        self.data[32] = if info.is_up { ACTIVE } else { 1 };
+        self.data[51] = if info.tell_groups { TELL_GROUPS } else { 0 };
+    }
+
+    /// Whether a SwitchInfo says that the state of a port has changed; one that is set clears it.
+    pub fn has_changed(&self) -> bool {
+        self.data[11] & STATE_CHANGED != 0
+    }
+
+    pub fn set_changed(&mut self, changed: bool) {
+        self.data[11] = if changed { STATE_CHANGED } else { 0 };
     }
 
     /// The group of a multicast member record.
@@ -174,9 +248,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn datagrams_come_through(class in prop::sample::select(vec![SUBNET, ADMINISTRATION]), method: u8, attribute: u16, modifier: u32, transaction: u64,
-                                  bytes in prop::collection::vec(any::<u8>(), DATA_BYTES)) {
-            let datagram = Datagram { data: bytes.try_into().unwrap(), ..Datagram::new(class, method, attribute, modifier, transaction) };
+        fn datagrams_come_through(class in prop::sample::select(vec![SUBNET, DIRECTED, ADMINISTRATION]), method: u8, attribute: u16, modifier: u32, transaction: u64,
+                                  bytes in prop::collection::vec(any::<u8>(), DATA_BYTES), ports in prop::collection::vec(any::<u8>(), 0..64)) {
+            let mut datagram = Datagram { data: bytes.try_into().unwrap(), ..Datagram::new(class, method, attribute, modifier, transaction) };
+            if class == DIRECTED {
+                datagram.route = Route::to(&ports).unwrap();
+                for port in &ports {
+                    datagram.route.step(Some(port ^ 1));
+                }
+            }
             prop_assert_eq!(Datagram::read(&datagram.payload()), datagram);
         }
     }

@@ -12,13 +12,17 @@
 //!   nodes and switches answer them (`subnet`).
 //! * A packet names the LID that it is for. A NIC takes packets for its own LID, and for the LIDs
 //!   of the groups that it has joined, and discards others.
+//! * With the section `subnet` the manager knows nothing at first: it finds switches and cables by
+//!   directed routes, and writes the tables of routes (`discovery`). It sweeps, and a standby on
+//!   another node takes its place when it is gone (`managers`).
 //! * Joining a group is a request to the manager. When the last member asks, the manager writes the
 //!   group's ports into the 512-byte tables of the switches (`management`), and tells the members
 //!   the group's LID.
 //! * A multicast packet is an unreliable datagram. A link that loses packets may lose it, or any of
 //!   its copies, and nothing repairs that. The library's own multicast sends such datagrams
 //!   (`datagrams`). All else goes by reliable connections. With `nic.retransmit`, links lose their
-//!   packets, too, and the NICs send those again (`reliable`); otherwise they lose none.
+//!   packets, too, and the NICs send those again (`reliable`); otherwise they lose none. With
+//!   `nic.reliable_datagrams` they do the same for datagrams to groups.
 //! * Where links have lanes, all that a node sends by its connections, and multicast writes, have
 //!   one service (`nic.service`): a fence relies on the order of packets to one node. Datagrams may
 //!   have another.
@@ -29,24 +33,32 @@
 //! * The machine was measured without hosts, from InfiniSWIF to InfiniSWIF ([`test_to`],
 //!   [`test_group`]).
 
+mod agents;
 mod connection;
 mod datagrams;
+mod directed;
+mod discovery;
+mod found;
 mod groups;
 mod interface;
 mod joining;
 mod management;
+mod managers;
 mod nics;
 mod prefetch;
 mod processors;
 mod reliable;
+mod seats;
 mod subnet;
 mod test_module;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod window;
 
 pub use interface::{
-    listen, prefetch, read, read_table, read_window, test_group, test_to, write_table,
+    cut, listen, mend, prefetch, read, read_table, read_window, stop_manager, test_group, test_to,
+    write_table,
 };
 pub use management::FIRST_GROUP;
 pub use nics::InfiniBand;
@@ -54,12 +66,26 @@ pub use nics::InfiniBand;
 use super::{Call, Cx, Feature, Nic, Pe, Token};
 use crate::host::{Answer, HostOp, Polling};
 use crate::packet::{Node, Packet, Payload};
-use management::Datagram;
+use management::{DIRECTED, Datagram};
 use memonet_core::SignalOp;
 use nics::{ADMINISTERS, DATA_LANE, DATAGRAM_FLAG, Later, Way};
-use processors::SWITCHED_ON;
 use reliable::{ACKNOWLEDGES, RELIABLE};
-use subnet::Place;
+use topology::Place;
+
+impl InfiniBand {
+    /// A management packet has come to a place.
+    fn managed(&mut self, cx: &mut Cx<'_>, place: Place, packet: &Packet) {
+        let datagram = Datagram::read(&packet.payload);
+        match datagram.class {
+            // Its last cable has told by which port it came.
+            DIRECTED => {
+                let by = packet.header[1].checked_sub(1).map(|port| port as u8);
+                self.direct(cx, (place, by), packet.from, datagram);
+            }
+            _ => self.handle(cx, place, packet.from, datagram),
+        }
+    }
+}
 
 impl Nic for InfiniBand {
     fn kind(&self) -> &'static str {
@@ -75,12 +101,11 @@ impl Nic for InfiniBand {
     }
 
     fn start(&mut self, cx: &mut Cx<'_>) {
-        for (place, datagram) in self.manager.next() {
-            self.manage(cx, Node(0), place, &datagram, SWITCHED_ON);
-        }
+        self.go_on(cx, 0);
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
+        self.called(cx);
         let packets = |data: &Payload| data.len().div_ceil(self.is.packet) as u64;
         match what {
             HostOp::Store { to, word } => {
@@ -132,22 +157,25 @@ impl Nic for InfiniBand {
             DATA_LANE if packet.header[0] & ADMINISTERS == 0 => {
                 self.receive(cx, cx.now(), node, packet)
             }
-            _ => self.handle(cx, Place::Node(node), packet.from, Datagram::read(&packet.payload)),
+            _ => self.managed(cx, Place::Node(node), &packet),
         }
     }
 
     fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
         match self.later.take(token) {
             Later::Handled(place, from, datagram) => self.handled(cx, place, from, &datagram),
-            Later::Patience(peer) => self.patience_ends(cx, node, peer),
+            Later::Patience(peer, stream) => self.patience_ends(cx, node, peer, stream),
             Later::Prefetched(op, from, len) => self.prefetched(cx, node, op, from, len),
             Later::Filled(op, place) => self.window_filled(cx, node, op, place),
             Later::Read(reading) => self.word_read(cx, node, reading),
+            Later::Unanswered(seat, transaction) => self.unanswered(cx, seat, transaction),
+            Later::Sweep => self.sweep(cx),
+            Later::Join(node, name) => self.join_again(cx, node, name),
         }
     }
 
     fn at_switch(&mut self, cx: &mut Cx<'_>, switch: u32, packet: Packet) {
-        self.handle(cx, Place::Switch(switch), packet.from, Datagram::read(&packet.payload));
+        self.managed(cx, Place::Switch(switch), &packet);
     }
 
     fn left(&mut self, cx: &mut Cx<'_>, pe: Pe) {
@@ -155,7 +183,8 @@ impl Nic for InfiniBand {
     }
 
     fn dropped(&mut self, cx: &mut Cx<'_>, packet: &Packet, missing: u64) {
-        if packet.header[0] & (DATAGRAM_FLAG | RELIABLE | ACKNOWLEDGES) == 0 {
+        let promised_nothing = DATAGRAM_FLAG | RELIABLE | ACKNOWLEDGES | ADMINISTERS;
+        if packet.header[0] & (0xff | promised_nothing) == DATA_LANE {
             cx.lost(packet.op, missing);
         }
     }

@@ -1,8 +1,11 @@
 //! The NICs of all nodes: their state, and the way of data out and in.
 
-use super::connection::Connection;
+use super::agents::{NodeAgent, SwitchAgent};
+use super::connection::{Connection, Stream};
 use super::management::Datagram;
-use super::subnet::{Manager, NodeAgent, Place, SwitchAgent};
+use super::seats::{Seat, Subnet, Sweeps};
+use super::subnet::Name;
+use super::topology::Place;
 use super::window::{Reading, Window};
 use crate::host::{Answer, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};
@@ -37,6 +40,8 @@ pub struct Parameters {
     /// When a packet is sent again that is not acknowledged. Without it, links lose no packets of
     /// connections.
     pub retransmit: Option<Ps>,
+    /// Whether datagrams to groups are acknowledged and sent again, too.
+    pub reliable_datagrams: bool,
     /// Bytes of the window of prefetches. Without it nothing is prefetched.
     pub window: Option<u64>,
     pub link_rate: Rate,
@@ -54,7 +59,9 @@ pub struct NicOf {
     pub processor: Unit,
     pub agent: NodeAgent,
     /// Calls that wait to join a group, by the group's name.
-    pub joining: BTreeMap<[u8; 16], Joining>,
+    pub joining: BTreeMap<Name, Joining>,
+    /// The groups that the node is in, and their LIDs.
+    pub member_of: BTreeMap<Name, u16>,
     /// How many groups of these members, for this purpose, the node has asked to join before.
     pub joined: BTreeMap<(Arc<[u32]>, Wanted), u16>,
     /// Datagrams that have come to the node, by the LID of their group.
@@ -64,8 +71,12 @@ pub struct NicOf {
     pub transactions: u64,
     /// Whether the node has sent a multicast since the last fence.
     pub has_multicast: bool,
-    /// Reliable connections, by the other node.
-    pub connections: BTreeMap<u32, Connection>,
+    /// Reliable connections, by the other node, and what for.
+    pub connections: BTreeMap<(u32, Stream), Connection>,
+    /// Transmissions of all connections.
+    pub transmissions: u32,
+    /// Packets of reliable datagrams to each group.
+    pub datagrams: BTreeMap<u32, u32>,
     pub window: Window,
 }
 
@@ -75,7 +86,13 @@ pub struct InfiniBand {
     pub(super) nics: Vec<NicOf>,
     pub(super) switches: Vec<SwitchAgent>,
     pub(super) switch_processors: Vec<Unit>,
-    pub(super) manager: Manager,
+    /// The subnet managers: one, or a master and its standby.
+    pub(super) seats: Vec<Seat>,
+    pub(super) sweeps: Sweeps,
+    /// What the section `subnet` says, if there is one.
+    pub(super) subnet: Option<Subnet>,
+    /// Who has which LID.
+    pub(super) lids: BTreeMap<u16, Place>,
     /// PEs that have left the job, and so join nothing any more.
     pub(super) left: BTreeSet<u32>,
     pub(super) later: Planned<Later>,
@@ -86,19 +103,27 @@ pub enum Later {
     /// The processor of a place has worked on a management datagram from a node.
     Handled(Place, Node, Datagram),
     /// A node has waited for the acknowledgement of a packet to this one.
-    Patience(Node),
+    Patience(Node, Stream),
     /// A node's core logic has brought so many bytes from this place into the window.
     Prefetched(Op, FarAddress, usize),
     /// The part of the window is filled that a host waits for.
     Filled(Op, Range<usize>),
     /// A host gets the next word of a read.
     Read(Reading),
+    /// Nobody may have answered this transaction of a manager.
+    Unanswered(usize, u64),
+    /// The managers sweep.
+    Sweep,
+    /// A node's request to join a group may have been lost.
+    Join(Node, Name),
 }
 
 /// A call that waits to join a group.
 #[derive(Debug, Clone)]
 pub struct Joining {
     pub op: Op,
+    /// Whether the manager has heard of the request.
+    pub noted: bool,
     pub wanted: Wanted,
     pub members: Arc<[u32]>,
 }
@@ -106,13 +131,14 @@ pub struct Joining {
 /// Datagrams that have come by a group, each with the time from which it is there for the host.
 #[derive(Debug, Clone)]
 pub struct Inbox {
-    pub name: [u8; 16],
+    pub name: Name,
+    pub members: Arc<[u32]>,
     pub came: VecDeque<(Ps, Payload)>,
 }
 
 impl Inbox {
-    pub fn new(name: [u8; 16]) -> Inbox {
-        Inbox { name, came: VecDeque::new() }
+    pub fn new(name: Name, members: Arc<[u32]>) -> Inbox {
+        Inbox { name, members, came: VecDeque::new() }
     }
 }
 
@@ -134,7 +160,7 @@ pub const MULTICAST: u64 = 1 << 8;
 /// Flag of a datagram: the second word of the header is its group.
 pub const DATAGRAM_FLAG: u64 = 1 << 10;
 /// Where the destination LID begins, in the first word of a header.
-const LID_SHIFT: u32 = 16;
+pub const LID_SHIFT: u32 = 16;
 /// What stands for all that is not subnet management. A packet's service says which lane of data it
 /// has.
 pub const DATA_LANE: u64 = 0;
@@ -148,7 +174,7 @@ impl InfiniBand {
     ///
     /// # Errors
     /// [`MachineError`].
-    pub fn build(machine: &Machine, network: &Network) -> Result<InfiniBand, MachineError> {
+    pub fn build(machine: &Machine, network: &mut Network) -> Result<InfiniBand, MachineError> {
         let (nic, host) = (machine.section("nic"), machine.section("host"));
         if network.switches() == 0 {
             return Err(machine
@@ -188,17 +214,25 @@ impl InfiniBand {
             acknowledge: nic.time("acknowledge")?,
             management: nic.time("management")?,
             retransmit: retransmit_of(machine)?,
+            reliable_datagrams: reliable_datagrams_of(machine)?,
             window: nic.has("window").then(|| nic.bytes_up_to("window", 1 << 20)).transpose()?,
             link_rate: machine.section("link").rate("rate")?,
             service,
             datagram_service,
         };
+        let subnet = Subnet::read(machine, network)?;
+        if subnet.is_some() {
+            network.forget_routes();
+        }
         Ok(InfiniBand {
             is,
             nics: vec![NicOf::default(); network.nodes() as usize],
             switches: vec![SwitchAgent::default(); network.switches()],
             switch_processors: vec![Unit::default(); network.switches()],
-            manager: Manager::new(network),
+            seats: Subnet::managers(subnet, network),
+            sweeps: Sweeps::default(),
+            subnet,
+            lids: BTreeMap::new(),
             left: BTreeSet::new(),
             later: Planned::new(Owner::Nic),
         })
@@ -398,6 +432,20 @@ fn services(machine: &Machine) -> Result<(Service, Service), MachineError> {
     let level = service("service", 0)?;
     let of_datagrams = service("datagram_service", level)?;
     Ok((Service::Level(level as u8), Service::Level(of_datagrams as u8)))
+}
+
+/// Whether datagrams to groups are reliable.
+fn reliable_datagrams_of(machine: &Machine) -> Result<bool, MachineError> {
+    let nic = machine.section("nic");
+    if !nic.has("reliable_datagrams") {
+        return Ok(false);
+    }
+    let are_reliable = nic.flag("reliable_datagrams")?;
+    if are_reliable && !nic.has("retransmit") {
+        let problem = "is true, and nic.retransmit does not say when they are sent again; add it";
+        return Err(nic.error("reliable_datagrams", problem));
+    }
+    Ok(are_reliable)
 }
 
 /// The patience of reliable connections, where links lose their packets.

@@ -1,10 +1,11 @@
 //! Management packets: the processors of nodes and switches, and what follows from their work.
 
 use super::management::{
-    DATAGRAM_BYTES, Datagram, MANAGEMENT_LANE, MULTICAST_MEMBER, RESPONSE, SUBNET,
+    ADMINISTRATION, DATAGRAM_BYTES, DIRECTED, Datagram, MANAGEMENT_LANE, MULTICAST_MEMBER, NOTED,
+    RESPONSE,
 };
 use super::nics::{ADMINISTERS, DATA_LANE, Inbox, InfiniBand, Joining, Later, Parameters};
-use super::subnet::Place;
+use super::topology::Place;
 use crate::host::{Answer, Wanted};
 use crate::nic::{Cx, Pe};
 use crate::op::Op;
@@ -23,6 +24,10 @@ impl InfiniBand {
         datagram: &Datagram,
         op: Op,
     ) {
+        if datagram.class == DIRECTED {
+            self.direct(cx, (to, None), from, datagram.clone());
+            return;
+        }
         if to == Place::Node(from) {
             self.handle(cx, to, from, datagram.clone());
             return;
@@ -57,25 +62,15 @@ impl InfiniBand {
         from: Node,
         datagram: &Datagram,
     ) {
+        let is_for_agent = datagram.class != ADMINISTRATION && datagram.method != RESPONSE;
         match place {
-            Place::Switch(switch) => {
-                let response =
-                    self.switches[switch as usize].take(cx.network().switch_mut(switch), datagram);
-                let packet =
-                    packet(from, Destination::Node(from), &self.is, &response, SWITCHED_ON);
-                cx.send_from_switch(cx.now(), switch, from, packet);
-            }
-            Place::Node(node) if datagram.class == SUBNET && datagram.method != RESPONSE => {
-                let response = self.nics[node.index()].agent.take(datagram);
-                self.manage(cx, node, Place::Node(from), &response, SWITCHED_ON);
-            }
-            Place::Node(node) => {
+            Place::Node(node) if !is_for_agent => {
                 self.told(cx, node, datagram);
-                if node == Node(0) {
-                    self.manager.take(cx.network(), from, datagram);
-                    for (place, datagram) in self.manager.next() {
-                        self.manage(cx, node, place, &datagram, SWITCHED_ON);
-                    }
+                self.at_manager(cx, node, from, datagram);
+            }
+            _ => {
+                if let Some(response) = self.answer(cx, place, datagram) {
+                    self.respond(cx, place, from, response);
                 }
             }
         }
@@ -88,22 +83,31 @@ impl InfiniBand {
         }
         let nic = &mut self.nics[node.index()];
         let answered = match datagram.attribute {
+            MULTICAST_MEMBER if datagram.modifier == NOTED => {
+                if let Some(joining) = nic.joining.get_mut(&datagram.group()) {
+                    joining.noted = true;
+                }
+                None
+            }
             MULTICAST_MEMBER => {
-                nic.joining.remove(&datagram.group()).map(|Joining { op, wanted, .. }| {
-                    let group = datagram.group_lid();
-                    if group != 0 {
-                        nic.agent.groups.insert(group);
-                    }
-                    let mut value = u64::from(group);
-                    if group != 0 && matches!(wanted, Wanted::Datagrams(_)) {
-                        nic.inboxes.insert(group, Inbox::new(datagram.group()));
-                        // Packets of an older group with this LID may still be on their way, so
-                        // the number tells the groups apart.
-                        value |=
-                            (datagram.transaction & 0xffff) << 16 | (self.is.packet as u64) << 32;
-                    }
-                    (op, Answer::value(value))
-                })
+                nic.joining.remove(&datagram.group()).map(
+                    |Joining { op, wanted, members, .. }| {
+                        let group = datagram.group_lid();
+                        if group != 0 {
+                            nic.agent.groups.insert(group);
+                            nic.member_of.insert(datagram.group(), group);
+                        }
+                        let mut value = u64::from(group);
+                        if group != 0 && matches!(wanted, Wanted::Datagrams(_)) {
+                            nic.inboxes.insert(group, Inbox::new(datagram.group(), members));
+                            // Packets of an older group with this LID may still be on their way, so
+                            // the number tells the groups apart.
+                            value |= (datagram.transaction & 0xffff) << 16
+                                | (self.is.packet as u64) << 32;
+                        }
+                        (op, Answer::value(value))
+                    },
+                )
             }
             _ => nic
                 .asked
@@ -117,10 +121,16 @@ impl InfiniBand {
 }
 
 /// A management packet. Subnet management has a lane of its own.
-fn packet(from: Node, to: Destination, is: &Parameters, datagram: &Datagram, op: Op) -> Packet {
+pub(super) fn packet(
+    from: Node,
+    to: Destination,
+    is: &Parameters,
+    datagram: &Datagram,
+    op: Op,
+) -> Packet {
     let (lane, service) = match datagram.class {
-        SUBNET => (MANAGEMENT_LANE, Service::Management),
-        _ => (DATA_LANE | ADMINISTERS, is.service),
+        ADMINISTRATION => (DATA_LANE | ADMINISTERS, is.service),
+        _ => (MANAGEMENT_LANE, Service::Management),
     };
     Packet {
         from,

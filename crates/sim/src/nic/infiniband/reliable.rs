@@ -11,12 +11,18 @@
 //! are: those packets are sent again at once. If nothing comes for `nic.retransmit`, the oldest
 //! packet is sent again. A packet that comes twice is acknowledged, and not delivered again.
 //!
+//! *Datagrams to a group* (`nic.reliable_datagrams`) are numbered by their sender, for all members.
+//! Each member's NIC acknowledges them, and what one of them lacks is sent again to that one alone.
+//! A packet for which the driver has no buffer is not acknowledged, and so comes again. A node that
+//! has left the group acknowledges what comes for it, as nobody there waits for it.
+//!
 //! InfiniBand's own hardware takes packets in order alone and repeats everything from the lost one
 //! on. Here only the lost ones are repeated, as the buffer memory has room for the others.
 
-use super::connection::{Connection, Sent};
-use super::nics::{DATA_LANE, InfiniBand, Later, show};
+use super::connection::{Connection, Sent, Stream};
+use super::nics::{DATA_LANE, DATAGRAM_FLAG, InfiniBand, LID_SHIFT, Later, MULTICAST, show};
 use super::processors::SWITCHED_ON;
+use crate::host::Wanted;
 use crate::nic::Cx;
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
@@ -28,32 +34,106 @@ pub const RELIABLE: u64 = 1 << 11;
 /// the receiver lacks, and that of the transmission that it acknowledges in its high half.
 pub const ACKNOWLEDGES: u64 = 1 << 12;
 
+/// What a member's NIC does with a datagram to a group.
+enum Fate {
+    Take,
+    /// The node is no member any more.
+    Acknowledge,
+    /// It is none yet, or there is no buffer: the datagram comes again.
+    Ignore,
+}
+
+/// What a packet, or an acknowledgement, is part of.
+fn stream_of(packet: &Packet) -> Stream {
+    match packet.header[0] & MULTICAST {
+        0 => Stream::Data,
+        _ => Stream::Group(packet.header[1] as u32),
+    }
+}
+
 impl InfiniBand {
-    fn connection(&mut self, node: Node, peer: Node) -> &mut Connection {
-        self.nics[node.index()].connections.entry(peer.0).or_default()
+    fn connection(&mut self, node: Node, peer: Node, stream: Stream) -> &mut Connection {
+        self.nics[node.index()].connections.entry((peer.0, stream)).or_default()
     }
 
-    /// The core logic has handed a packet for another node to InfiniSWIF, from where it leaves by
+    /// The number of a node's next transmission.
+    fn transmission(&mut self, node: Node) -> u32 {
+        let transmissions = &mut self.nics[node.index()].transmissions;
+        *transmissions += 1;
+        *transmissions
+    }
+
+    /// The core logic has handed a packet for other nodes to InfiniSWIF, from where it leaves by
     /// `leaves`. Makes it a packet of a connection, if it is one and may be lost.
     pub(super) fn connect(&mut self, cx: &mut Cx<'_>, leaves: Ps, packet: Packet) -> Packet {
-        let (node, Destination::Node(peer)) = (packet.from, packet.to) else { return packet };
-        if self.is.retransmit.is_none() || packet.droppable {
+        if self.is.retransmit.is_none() {
             return packet;
         }
+        let is_datagram = packet.header[0] & DATAGRAM_FLAG != 0;
+        match packet.to {
+            Destination::Node(peer) if !packet.droppable || self.is.reliable_datagrams => {
+                let number = self.connection(packet.from, peer, Stream::Data).packets;
+                self.connection(packet.from, peer, Stream::Data).packets += 1;
+                let transmission = self.transmission(packet.from);
+                self.keep(cx, (peer, Stream::Data), number, transmission, leaves, packet)
+            }
+            Destination::Multicast(lid) if is_datagram && self.is.reliable_datagrams => {
+                self.connect_group(cx, leaves, packet, lid)
+            }
+            _ => packet,
+        }
+    }
+
+    /// The same for a datagram to a group, which each member acknowledges.
+    fn connect_group(&mut self, cx: &mut Cx<'_>, leaves: Ps, packet: Packet, lid: u16) -> Packet {
+        let (node, group) = (packet.from, packet.header[1] as u32);
+        let nic = &mut self.nics[node.index()];
+        let Some(inbox) = nic.inboxes.get(&lid) else { return packet };
+        let members = inbox.members.clone();
+        let next = nic.datagrams.entry(group).or_insert(0);
+        let number = *next;
+        *next += 1;
+        let transmission = self.transmission(node);
+        for peer in members.iter().map(|&member| Node(member)).filter(|&peer| peer != node) {
+            let mut alone = Packet { to: Destination::Node(peer), ..packet.clone() };
+            let lid = self.nics[peer.index()].agent.lid;
+            alone.header[0] &= !(0xffff << LID_SHIFT);
+            alone.header[0] |= u64::from(lid) << LID_SHIFT;
+            self.keep(cx, (peer, Stream::Group(group)), number, transmission, leaves, alone);
+        }
+        let mut packet = Sent::new(number, transmission, leaves, packet).packet;
+        packet.header[0] |= RELIABLE;
+        packet
+    }
+
+    /// Keeps a packet until its peer has acknowledged it. Returns the packet as it is sent.
+    fn keep(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (peer, stream): (Node, Stream),
+        number: u32,
+        transmission: u32,
+        leaves: Ps,
+        packet: Packet,
+    ) -> Packet {
+        let node = packet.from;
         let mut packet = Packet { droppable: true, ..packet };
         packet.header[0] |= RELIABLE;
-        let connection = self.connection(node, peer);
-        let number = connection.packets;
-        connection.packets += 1;
-        let sent = connection.transmit(number, leaves, packet);
+        let sent = Sent::new(number, transmission, leaves, packet);
         let packet = sent.packet.clone();
-        connection.unacknowledged.push_back(sent);
-        self.set_timer(cx, node, peer);
+        self.connection(node, peer, stream).unacknowledged.push_back(sent);
+        self.set_timer(cx, node, peer, stream);
         packet
     }
 
     /// Sends packets again that are lost, behind all that the core logic has still to send.
-    fn send_again(&mut self, cx: &mut Cx<'_>, node: Node, peer: Node, lost: Vec<Sent>) {
+    fn send_again(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        (peer, stream): (Node, Stream),
+        lost: Vec<Sent>,
+    ) {
         let is = self.is;
         for Sent { number, packet, .. } in lost {
             let time = self.moved(packet.wire_bytes);
@@ -62,32 +142,64 @@ impl InfiniBand {
             let leaves = moved + is.swif_send;
             cx.stage(node, "core", "width", packet.op, (busy.0, moved));
             cx.stage(node, "InfiniSWIF", "swif_send", packet.op, (moved, leaves));
-            let connection = self.connection(node, peer);
-            let sent = connection.transmit(number, leaves, packet);
+            let sent = Sent::new(number, self.transmission(node), leaves, packet);
             cx.send(leaves, node, sent.packet.clone());
-            connection.unacknowledged.push_back(sent);
+            self.connection(node, peer, stream).unacknowledged.push_back(sent);
+        }
+    }
+
+    /// What becomes of a datagram to a group at a node.
+    fn fate(&self, node: Node, from: Node, group: u32) -> Fate {
+        let nic = &self.nics[node.index()];
+        let joins = |wanted: &Wanted| matches!(wanted, Wanted::Datagrams(_));
+        match nic.inboxes.get(&(group as u16)) {
+            Some(inbox) => {
+                let connection = nic.connections.get(&(from.0, Stream::Group(group)));
+                let early = connection.map_or(0, Connection::early);
+                match (inbox.came.len() + early) as u64 {
+                    full if full >= self.is.receive_buffers => Fate::Ignore,
+                    _ => Fate::Take,
+                }
+            }
+            None if nic.joining.values().any(|joining| joins(&joining.wanted)) => Fate::Ignore,
+            None => Fate::Acknowledge,
         }
     }
 
     /// A packet of a connection has come in.
     pub(super) fn arrived(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
-        let (number, from) = (packet.header[3] as u32, packet.from);
-        let service = packet.service;
+        let (number, from, stream) = (packet.header[3] as u32, packet.from, stream_of(&packet));
+        let (service, group) = (packet.service, packet.header[1]);
         let transmission = packet.header[3] >> 32;
-        debug_assert!(self.is_mine(node, &packet), "the manager gives a node one LID");
-        if self.connection(node, from).has(number) {
-            cx.discarded();
-        } else {
-            let written = self.take_in(cx, cx.now(), node, &packet);
-            let ready = self.connection(node, from).take(number, packet);
-            ready.into_iter().for_each(|packet| show(cx, written, node, packet));
+        let fate = match stream {
+            Stream::Data => Fate::Take,
+            Stream::Group(group) => self.fate(node, from, group),
+        };
+        let flags = packet.header[0] & MULTICAST;
+        let mut is_gone = false;
+        match fate {
+            Fate::Ignore => return cx.discarded(),
+            Fate::Take if !self.connection(node, from, stream).has(number) => {
+                let written = self.take_in(cx, cx.now(), node, &packet);
+                let ready = self.connection(node, from, stream).take(number, packet);
+                ready.into_iter().for_each(|packet| self.deliver(cx, written, node, packet));
+            }
+            Fate::Take => cx.discarded(),
+            Fate::Acknowledge => {
+                cx.discarded();
+                is_gone = true;
+            }
         }
-        let lacking = u64::from(self.connection(node, from).expected);
+        // Where nobody is left to take anything, nothing is lacking.
+        let lacking = match is_gone {
+            true => u64::from(u32::MAX),
+            false => u64::from(self.connection(node, from, stream).expected),
+        };
         let answer = Packet {
             from: node,
             to: Destination::Node(from),
             wire_bytes: self.is.header,
-            header: [DATA_LANE | ACKNOWLEDGES, 0, 0, lacking | transmission << 32],
+            header: [DATA_LANE | ACKNOWLEDGES | flags, group, 0, lacking | transmission << 32],
             payload: Payload::EMPTY,
             op: SWITCHED_ON,
             service,
@@ -96,35 +208,49 @@ impl InfiniBand {
         cx.send(cx.now() + self.is.swif_receive + self.is.swif_send, node, answer);
     }
 
+    /// A packet's turn has come, and it is in memory by `written`.
+    fn deliver(&mut self, cx: &mut Cx<'_>, written: Ps, node: Node, packet: Packet) {
+        match packet.header[0] & DATAGRAM_FLAG {
+            0 => show(cx, written, node, packet),
+            _ => self.came(cx, written, node, packet.header[1] as u16, packet.payload),
+        }
+    }
+
     /// An acknowledgement has come in.
     pub(super) fn acknowledged(&mut self, cx: &mut Cx<'_>, node: Node, answer: &Packet) {
         let (lacking, transmission) = (answer.header[3] as u32, (answer.header[3] >> 32) as u32);
-        let now = cx.now();
-        let connection = self.connection(node, answer.from);
+        let (now, stream) = (cx.now(), stream_of(answer));
+        let connection = self.connection(node, answer.from, stream);
         connection.heard = now;
         let lost = connection.acknowledged(lacking, transmission);
-        self.send_again(cx, node, answer.from, lost);
+        self.send_again(cx, node, (answer.from, stream), lost);
     }
 
-    fn set_timer(&mut self, cx: &mut Cx<'_>, node: Node, peer: Node) {
+    fn set_timer(&mut self, cx: &mut Cx<'_>, node: Node, peer: Node, stream: Stream) {
         let Some(patience) = self.is.retransmit else { return };
-        let connection = self.connection(node, peer);
+        let connection = self.connection(node, peer, stream);
         let Some(due) = connection.due(patience).filter(|_| !connection.has_timer) else { return };
         connection.has_timer = true;
-        self.later.at(cx, due.max(cx.now()), node, Later::Patience(peer));
+        self.later.at(cx, due.max(cx.now()), node, Later::Patience(peer, stream));
     }
 
     /// The moment has come at which the oldest packet of a connection may have waited for too long.
-    pub(super) fn patience_ends(&mut self, cx: &mut Cx<'_>, node: Node, peer: Node) {
+    pub(super) fn patience_ends(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        peer: Node,
+        stream: Stream,
+    ) {
         let Some(patience) = self.is.retransmit else { return };
         let now = cx.now();
-        let connection = self.connection(node, peer);
+        let connection = self.connection(node, peer, stream);
         connection.has_timer = false;
         if connection.due(patience).is_some_and(|due| due <= now) {
             connection.heard = now;
             let oldest = connection.unacknowledged.pop_front();
-            self.send_again(cx, node, peer, oldest.into_iter().collect());
+            self.send_again(cx, node, (peer, stream), oldest.into_iter().collect());
         }
-        self.set_timer(cx, node, peer);
+        self.set_timer(cx, node, peer, stream);
     }
 }

@@ -1,256 +1,320 @@
-//! The subnet manager, and its agents at nodes and switches. This is pure state: it takes
-//! datagrams, and says what to send.
+//! The subnet manager: it takes datagrams, and says what to send. This is pure state.
 //!
-//! The manager runs on node 0, and does one transaction at a time. It first gives each port a local
-//! id (LID). When all members of a multicast group have asked to join, it writes the group's ports
+//! A manager runs on a node, and does one transaction at a time. It gives each port a local id
+//! (LID). When all members of a multicast group have asked to join, it writes the group's ports
 //! into the tables of the switches that connect the members, block by block, and then tells the
 //! members the group's LID. When all members have left, it clears the entries, and another group
 //! may get the LID.
+//!
+//! Without the section `subnet` the manager knows all places and cables, and switches know the way
+//! to each place, when the machine is switched on. With it the manager finds all that
+//! (`discovery`).
 
+use super::agents::members_of;
+use super::directed::Route;
+use super::found::{Discovery, Phase};
 use super::management::{
-    ADMINISTRATION, BLOCK_GROUPS, DATA_BYTES, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME_BYTES,
-    GROUPS, MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO, PORT_INFO, PORTS, RESPONSE, SET, SUBNET,
-    Table,
+    ADMINISTRATION, BLOCK_GROUPS, DELETE, DIRECTED, Datagram, FIRST_GROUP, FORWARDING_TABLE, GET,
+    GROUP_NAME_BYTES, GROUPS, MANAGER_INFO, MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO,
+    PORT_INFO, PORTS, PortInfo, RESPONSE, SET, SUBNET, SWITCH_INFO, Table,
 };
-use crate::network::{Network, Switch};
+use super::topology::Place;
+use crate::network::Network;
 use crate::packet::Node;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The place of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    Node(Node),
-    Switch(u32),
-}
+/// The name of a multicast group.
+pub type Name = [u8; GROUP_NAME_BYTES];
 
 /// A step of the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Task {
+pub enum Task {
     /// Ask a place for its description.
     Find(Place),
     /// Give a place its LID.
     Name(Place, u16),
-    /// Bring a block of a switch's table up to date.
+    /// Bring a block of a switch's multicast table up to date.
     Write(u32, u32),
     /// Tell the members of a group its LID.
-    Tell([u8; GROUP_NAME_BYTES]),
+    Tell(Name),
+    /// Ask who is at the end of a way, whose last cable begins at this port of a switch.
+    Probe(Vec<u8>, Option<(u32, u8)>),
+    /// Ask for the LID that a place has.
+    Lid(Place),
+    /// Ask a switch whether anything is up at this port.
+    Port(u32, u8),
+    /// Read a block of a switch's multicast table.
+    Read(u32, u32),
+    /// Write a block of a switch's table of routes.
+    Forward(u32, u32),
+    /// Have a switch forget that ports have changed.
+    Seen(u32),
+    /// Ask a switch whether ports have changed.
+    Look(u32),
+    /// Ask the master whether it is there.
+    Ask(Node),
 }
 
 #[derive(Debug, Default)]
-struct Group {
-    lid: u16,
-    members: Vec<Node>,
+pub struct Group {
+    pub lid: u16,
+    pub members: Vec<Node>,
     left: usize,
 }
 
-/// The manager.
+/// A transaction under way.
+#[derive(Debug)]
+pub struct Asked {
+    pub transaction: u64,
+    pub task: Task,
+    pub tries: u32,
+}
+
+/// A manager.
 #[derive(Debug)]
 pub struct Manager {
-    tasks: VecDeque<Task>,
-    /// The transaction under way.
-    waits_for: Option<u64>,
+    /// The node on which the manager runs.
+    pub(super) node: Node,
+    pub(super) tasks: VecDeque<Task>,
+    pub(super) asked: Option<Asked>,
+    /// How often the next task has been tried before.
+    pub(super) tries: u32,
     transactions: u64,
-    groups: BTreeMap<[u8; GROUP_NAME_BYTES], Group>,
-    next_group: u16,
+    pub(super) lids: BTreeMap<Place, u16>,
+    pub(super) groups: BTreeMap<Name, Group>,
+    pub(super) next_group: u16,
     /// LIDs of former groups.
     free: Vec<u16>,
-    /// The switches' tables as they will be.
-    tables: BTreeMap<u32, Table>,
+    /// The switches' multicast tables as they will be.
+    pub(super) tables: BTreeMap<u32, Table>,
+    /// What it finds by itself, where it does.
+    pub(super) discovery: Option<Discovery>,
 }
 
 impl Manager {
-    /// The manager of a network that has just been switched on.
+    /// The manager of a network that has just been switched on, whose cables it knows.
     pub fn new(network: &Network) -> Manager {
         let nodes = (0..network.nodes()).map(|node| Place::Node(Node(node)));
         let switches = (0..network.switches() as u32).map(Place::Switch);
-        let tasks = nodes
-            .chain(switches)
-            .zip(1..)
-            .flat_map(|(place, lid)| [Task::Find(place), Task::Name(place, lid)]);
+        let lids: BTreeMap<Place, u16> = nodes.chain(switches).zip(1..).collect();
+        let tasks =
+            lids.iter().flat_map(|(&place, &lid)| [Task::Find(place), Task::Name(place, lid)]);
+        let tasks = tasks.collect();
+        Manager { tasks, lids, ..Manager::at(Node(0)) }
+    }
+
+    /// A manager that knows nothing.
+    pub fn at(node: Node) -> Manager {
         Manager {
-            tasks: tasks.collect(),
-            waits_for: None,
+            node,
+            tasks: VecDeque::new(),
+            asked: None,
+            tries: 0,
             transactions: 0,
+            lids: BTreeMap::new(),
             groups: BTreeMap::new(),
             next_group: FIRST_GROUP,
             free: Vec::new(),
             tables: BTreeMap::new(),
+            discovery: None,
         }
+    }
+
+    /// The number of the transaction under way.
+    pub fn waits_for(&self) -> Option<u64> {
+        self.asked.as_ref().map(|asked| asked.transaction)
     }
 
     /// The datagrams to send next. There are none while the manager waits for a response, or has
     /// nothing to do.
     pub fn next(&mut self) -> Vec<(Place, Datagram)> {
-        if self.waits_for.is_some() {
-            return Vec::new();
+        let mut all = Vec::new();
+        while self.asked.is_none() {
+            let Some(task) = self.tasks.pop_front() else {
+                if self.next_phase() {
+                    continue;
+                }
+                break;
+            };
+            self.transactions += 1;
+            let transaction = self.transactions;
+            if let Task::Tell(name) = task {
+                all.extend(self.tell(name, transaction));
+                continue;
+            }
+            let tries = std::mem::take(&mut self.tries);
+            // A way that is too long for a datagram leads nowhere.
+            let Some(sent) = self.datagram(&task, transaction) else { continue };
+            self.asked = Some(Asked { transaction, task, tries });
+            all.push(sent);
         }
-        let Some(task) = self.tasks.pop_front() else {
-            return Vec::new();
+        all
+    }
+
+    /// The datagram of a task, and whom it is for.
+    fn datagram(&mut self, task: &Task, transaction: u64) -> Option<(Place, Datagram)> {
+        let request = |method, attribute, modifier| {
+            Datagram::new(SUBNET, method, attribute, modifier, transaction)
         };
-        self.transactions += 1;
-        let transaction = self.transactions;
-        let (place, datagram) = match task {
-            Task::Find(place) => (place, Datagram::new(SUBNET, GET, NODE_INFO, 0, transaction)),
+        let (place, mut datagram) = match *task {
+            Task::Find(place) => (place, request(GET, NODE_INFO, 0)),
             Task::Name(place, lid) => {
-                let mut datagram = Datagram::new(SUBNET, SET, PORT_INFO, 0, transaction);
-                datagram.set_lid(lid);
+                let mut datagram = request(SET, PORT_INFO, 0);
+                let manager = self.lids[&Place::Node(self.node)];
+                let tell_groups = self.discovery.as_ref().is_some_and(|it| it.asks_for_groups);
+                datagram.set_port_info(PortInfo { lid, manager, is_up: true, tell_groups });
                 (place, datagram)
             }
             Task::Write(switch, block) => {
-                let data = self
-                    .tables
-                    .entry(switch)
-                    .or_default()
-                    .block(block)
-                    .expect("it writes blocks that there are");
-                let datagram = Datagram {
-                    data,
-                    ..Datagram::new(SUBNET, SET, MULTICAST_TABLE, block, transaction)
-                };
+                let table = self.tables.entry(switch).or_default();
+                let data = table.block(block).expect("it writes blocks that there are");
+                let datagram = Datagram { data, ..request(SET, MULTICAST_TABLE, block) };
                 (Place::Switch(switch), datagram)
             }
-            Task::Tell(name) => {
-                let group = &self.groups[&name];
-                let mut datagram =
-                    Datagram::new(ADMINISTRATION, RESPONSE, MULTICAST_MEMBER, 0, transaction);
-                datagram.data[..GROUP_NAME_BYTES].copy_from_slice(&name);
-                datagram.set_group_lid(group.lid);
-                let mut all: Vec<_> = group
-                    .members
-                    .iter()
-                    .map(|&node| (Place::Node(node), datagram.clone()))
-                    .collect();
-                all.extend(self.next());
-                return all;
+            Task::Probe(ref ports, _) => {
+                let route = Route::to(ports)?;
+                let datagram = Datagram { class: DIRECTED, route, ..request(GET, NODE_INFO, 0) };
+                return Some((Place::Node(self.node), datagram));
             }
+            Task::Lid(place) => (place, request(GET, PORT_INFO, 0)),
+            Task::Port(switch, port) => {
+                (Place::Switch(switch), request(GET, PORT_INFO, 1 + u32::from(port)))
+            }
+            Task::Read(switch, block) => {
+                (Place::Switch(switch), request(GET, MULTICAST_TABLE, block))
+            }
+            Task::Forward(switch, block) => {
+                let data = self.discovery.as_ref()?.block(switch, block);
+                let datagram = Datagram { data, ..request(SET, FORWARDING_TABLE, block) };
+                (Place::Switch(switch), datagram)
+            }
+            Task::Seen(switch) => (Place::Switch(switch), request(SET, SWITCH_INFO, 0)),
+            Task::Look(switch) => (Place::Switch(switch), request(GET, SWITCH_INFO, 0)),
+            Task::Ask(node) => return Some((Place::Node(node), request(GET, MANAGER_INFO, 0))),
+            Task::Tell(_) => unreachable!("a group is told by administration"),
         };
-        self.waits_for = Some(transaction);
-        vec![(place, datagram)]
+        if let Some(discovery) = &self.discovery {
+            datagram.route = Route::to(discovery.topology.path(place)?)?;
+            datagram.class = DIRECTED;
+            return Some((Place::Node(self.node), datagram));
+        }
+        Some((place, datagram))
+    }
+
+    /// What tells the members of a group its LID.
+    fn tell(&self, name: Name, transaction: u64) -> Vec<(Place, Datagram)> {
+        let Some(group) = self.groups.get(&name) else { return Vec::new() };
+        let mut datagram =
+            Datagram::new(ADMINISTRATION, RESPONSE, MULTICAST_MEMBER, 0, transaction);
+        datagram.data[..GROUP_NAME_BYTES].copy_from_slice(&name);
+        datagram.set_group_lid(group.lid);
+        group.members.iter().map(|&node| (Place::Node(node), datagram.clone())).collect()
     }
 
     /// A datagram for the manager has come.
     pub fn take(&mut self, network: &Network, from: Node, datagram: &Datagram) {
         if datagram.method == RESPONSE {
-            if self.waits_for == Some(datagram.transaction) {
-                self.waits_for = None;
+            if let Some(asked) =
+                self.asked.take_if(|asked| asked.transaction == datagram.transaction)
+            {
+                self.learn(&asked.task, datagram);
             }
         } else if (datagram.method, datagram.attribute) == (DELETE, MULTICAST_MEMBER) {
-            self.leave(network, &datagram.group());
+            self.leave(&datagram.group());
         } else if datagram.attribute == MULTICAST_MEMBER {
-            self.join(network, from, datagram.group());
+            self.join(network, from, datagram.group(), datagram.group_lid());
         }
     }
 
-    fn join(&mut self, network: &Network, member: Node, name: [u8; GROUP_NAME_BYTES]) {
+    /// The ports of a tree that connects nodes, by what the manager knows.
+    fn spanning(&self, network: &Network, nodes: &[Node]) -> Option<BTreeMap<u32, BTreeSet<u16>>> {
+        match &self.discovery {
+            Some(discovery) => discovery.topology.spanning(nodes),
+            None => network.spanning(nodes),
+        }
+    }
+
+    /// A node asks to join a group, or says that it is in one that another manager has made, with
+    /// this LID.
+    fn join(&mut self, network: &Network, member: Node, name: Name, lid: u16) {
         let group = self.groups.entry(name).or_default();
-        group.members.push(member);
-        if group.members.len() < members_of(&name) as usize {
+        let is_new = !group.members.contains(&member);
+        if is_new {
+            group.members.push(member);
+        }
+        group.lid = group.lid.max(lid);
+        self.next_group = self.next_group.max(lid.saturating_add(1));
+        let is_whole = group.members.len() >= members_of(&name) as usize;
+        if !is_whole || self.is_finding() {
             return;
         }
-        let tree = network.spanning(&group.members);
-        let possible = tree.filter(|tree| tree.values().flatten().all(|&port| port < PORTS));
-        let next = (self.next_group < FIRST_GROUP + GROUPS).then_some(self.next_group);
-        if let Some((lid, tree)) = possible.and_then(|tree| Some((self.free.pop().or(next)?, tree)))
-        {
-            self.next_group = self.next_group.max(lid + 1);
-            group.lid = lid;
-            self.write(lid, tree);
+        if is_new {
+            self.connect(network, &name);
         }
         self.tasks.push_back(Task::Tell(name));
     }
 
-    fn leave(&mut self, network: &Network, name: &[u8; GROUP_NAME_BYTES]) {
+    /// Has the switches serve a group of which all members are known, if they can.
+    pub(super) fn connect(&mut self, network: &Network, name: &Name) {
+        let group = &self.groups[name];
+        let tree = self.spanning(network, &group.members);
+        let possible = tree.filter(|tree| tree.values().flatten().all(|&port| port < PORTS));
+        let Some(tree) = possible else { return };
+        let lid = match group.lid {
+            0 => {
+                let next = (self.next_group < FIRST_GROUP + GROUPS).then_some(self.next_group);
+                self.free.pop().or(next)
+            }
+            lid => Some(lid),
+        };
+        let Some(lid) = lid else { return };
+        self.next_group = self.next_group.max(lid + 1);
+        self.groups.get_mut(name).expect("it is there").lid = lid;
+        let others = self.served(lid).filter(|(switch, _)| !tree.contains_key(switch));
+        let others: Vec<_> = others.collect();
+        self.write(lid, tree.into_iter().chain(others));
+    }
+
+    fn leave(&mut self, name: &Name) {
         let Some(group) = self.groups.get_mut(name) else { return };
         group.left += 1;
         if group.left < group.members.len() {
             return;
         }
-        let tree = network.spanning(&group.members).unwrap_or_default();
-        let cleared = tree.into_keys().map(|switch| (switch, BTreeSet::new()));
-        let (lid, cleared) = (group.lid, cleared.collect());
-        self.groups.remove(name);
-        self.write(lid, cleared);
-        self.free.push(lid);
+        let group = self.groups.remove(name).expect("it was there");
+        let cleared: Vec<_> = self.served(group.lid).collect();
+        self.write(group.lid, cleared);
+        self.free.push(group.lid);
     }
 
-    /// Has a group's ports written into switches' tables.
-    fn write(&mut self, group: u16, tree: BTreeMap<u32, BTreeSet<u16>>) {
+    /// The switches that serve a group, each with no ports.
+    fn served(&self, group: u16) -> impl Iterator<Item = (u32, BTreeSet<u16>)> {
+        let serving = self.tables.iter().filter(move |(_, table)| table.ports(group) != 0);
+        serving.map(|(&switch, _)| (switch, BTreeSet::new()))
+    }
+
+    /// Has a group's ports written into those switches' tables that have others.
+    fn write(&mut self, group: u16, tree: impl IntoIterator<Item = (u32, BTreeSet<u16>)>) {
         for (switch, ports) in tree {
             let mask = ports.iter().fold(0, |mask, port| mask | 1 << port);
-            self.tables.entry(switch).or_default().set_ports(group, mask);
+            let table = self.tables.entry(switch).or_default();
+            if table.ports(group) == mask {
+                continue;
+            }
+            table.set_ports(group, mask);
             let block = u32::from((group - FIRST_GROUP) / BLOCK_GROUPS);
             self.tasks.push_back(Task::Write(switch, block));
         }
     }
-}
 
-/// A group's name: a hash of its members and its purpose, the number of earlier groups with these
-/// members and this purpose, and the number of members.
-pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME_BYTES] {
-    // FNV-1a.
-    let hash = members
-        .iter()
-        .flat_map(|member| member.to_le_bytes())
-        .chain(purpose.to_le_bytes())
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-    let mut name = [0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    name[2..4].copy_from_slice(&before.to_be_bytes());
-    name[4..12].copy_from_slice(&hash.to_be_bytes());
-    name[12..].copy_from_slice(&(members.len() as u32).to_be_bytes());
-    name
-}
-
-fn members_of(name: &[u8; GROUP_NAME_BYTES]) -> u32 {
-    u32::from_be_bytes(name[12..].try_into().expect("4 bytes"))
-}
-
-/// The agent of a node (SMA): the node's LID, and the LIDs of the groups that the node listens to.
-#[derive(Debug, Clone, Default)]
-pub struct NodeAgent {
-    pub lid: u16,
-    pub groups: BTreeSet<u16>,
-}
-
-impl NodeAgent {
-    /// Carries out a request of the manager. Returns the response.
-    pub fn take(&mut self, datagram: &Datagram) -> Datagram {
-        if (datagram.method, datagram.attribute) == (SET, PORT_INFO) {
-            self.lid = datagram.lid();
-        }
-        datagram.response()
+    /// Whether the manager does what managers do, and does not stand by.
+    pub fn is_master(&self) -> bool {
+        self.discovery.as_ref().is_none_or(|it| it.standby_of.is_none())
     }
-}
 
-/// The agent of a switch: its LID and its multicast table.
-#[derive(Debug, Clone, Default)]
-pub struct SwitchAgent {
-    pub lid: u16,
-    table: Table,
-}
-
-impl SwitchAgent {
-    /// Carries out a request on the switch. Returns the response.
-    pub fn take(&mut self, switch: &mut Switch, datagram: &Datagram) -> Datagram {
-        let mut response = datagram.response();
-        match (datagram.method, datagram.attribute) {
-            (SET, PORT_INFO) => self.lid = datagram.lid(),
-            (SET, MULTICAST_TABLE) if self.table.set_block(datagram.modifier, &datagram.data) => {
-                let first = FIRST_GROUP + datagram.modifier as u16 * BLOCK_GROUPS;
-                for group in first..first + BLOCK_GROUPS {
-                    let ports = self.table.ports(group);
-                    let set = (0..PORTS).filter(|port| {
-                        ports & 1 << port != 0 && usize::from(*port) < switch.ports()
-                    });
-                    switch.set_multicast(group, set.collect());
-                }
-            }
-            (GET, MULTICAST_TABLE) => {
-                response.data = self.table.block(datagram.modifier).unwrap_or([0; DATA_BYTES])
-            }
-            _ => {}
-        }
-        response
+    /// Whether the manager has nothing to do.
+    pub fn is_idle(&self) -> bool {
+        let settled = self.discovery.as_ref().is_none_or(|it| it.phase == Phase::Settled);
+        settled && self.asked.is_none() && self.tasks.is_empty()
     }
 }

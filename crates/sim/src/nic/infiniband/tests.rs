@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod lanes;
+mod managed;
+mod reliable;
 
 fn machine(name: &str) -> Machine {
     Machine::load(name).unwrap()
