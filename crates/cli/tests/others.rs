@@ -122,8 +122,8 @@ impl Launcher<'_> {
         assert_eq!(texts.len(), 1, "{saw:?}");
     }
 
-    /// While the agent that orders deaths is stopped, the agents of other hosts hold theirs back: for
-    /// a quarter of a second, which passes unnoticed only on a machine that is busy.
+    /// While the agent that orders deaths is stopped, the agents of other hosts hold theirs back:
+    /// for a quarter of a second, which passes unnoticed only on a machine that is busy.
     fn a_death_waits_for_its_place(&self) {
         let files = [0, 1, 2, 3].map(|pe| self.hosts.path(&format!("came{pe}")));
         for _ in 0..4 * TRIES {
@@ -230,8 +230,8 @@ fn hydra() {
     launcher.does_all();
 }
 
-/// Starts a PE on each of three hosts, has this happen while all wait for each other, and gives what
-/// each one saw. The agents end, and nothing of memonet's is left.
+/// Starts a PE on each of three hosts, has this happen while all wait for each other, and gives
+/// what each one saw. The agents end, and nothing of memonet's is left.
 fn seen_on_three_hosts(hydra: &Path, what: impl Fn(&Hosts)) -> Option<[String; 3]> {
     let hosts = Hosts::new(3)?;
     let files = [0, 1, 2].map(|pe| hosts.path(&format!("came{pe}")));

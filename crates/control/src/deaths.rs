@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use memonet_core::Cause;
 
 /// How long it may take to order a death. It takes some milliseconds, unless who does it is stopped
-/// or cut off. Together with the ways to and from it, less than the 0.3 s within which a
-/// death is known.
+/// or cut off. Together with the ways to and from it, less than the 0.3 s within which a death is
+/// known.
 const ORDER: Duration = Duration::from_millis(250);
 
 /// The deaths.

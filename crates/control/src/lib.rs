@@ -19,8 +19,9 @@
 //! can write to one stream: the launcher, and its guard, which goes on with the heartbeats while
 //! the launcher is stopped.
 //!
-//! Under another launcher there is no such stream. There agents have streams to each other, on which
-//! they say what is in [`AmongAgents`](messages::AmongAgents). That is `memonet_fabrics`' part.
+//! Under another launcher there is no such stream. There agents have streams to each other, on
+//! which they say what is in [`AmongAgents`](messages::AmongAgents). That is `memonet_fabrics`'
+//! part.
 
 pub mod codec;
 pub mod datagrams;

@@ -9,19 +9,19 @@
 //! *Proof.* 1. On one node, the launcher publishes deaths one after the other, each with the next
 //! [place](crate::base::status::Place). On several, their one launcher gives the places and tells
 //! each node's agent in their order, and the agent publishes in that order. Under another launcher,
-//! one of the agents does so (`fabrics/src/wired/order.rs`). So at any moment, a
-//! node has published a beginning of the order. 2. A death and its place are one word, which does
-//! not change. 3. A look at all members is not one moment. But when a first look has found a death
-//! in place p, all deaths before it are published; a second look therefore sees each of them, and
-//! the least place it finds among the members is p or the least of those before it. A death that is
-//! published meanwhile has a later place than these. 4. Of two waits with the same members, both of
-//! which have seen a death, each names the least place of a beginning of the order. The longer
-//! beginning only adds later places, so it is the same one.
+//! one of the agents does so (`fabrics/src/wired/order.rs`). So at any moment, a node has published
+//! a beginning of the order. 2. A death and its place are one word, which does not change. 3. A
+//! look at all members is not one moment. But when a first look has found a death in place p, all
+//! deaths before it are published; a second look therefore sees each of them, and the least place
+//! it finds among the members is p or the least of those before it. A death that is published
+//! meanwhile has a later place than these. 4. Of two waits with the same members, both of which
+//! have seen a death, each names the least place of a beginning of the order. The longer beginning
+//! only adds later places, so it is the same one.
 //!
-//! *Limits.* PEs of [`Job::threads`](crate::Job::threads), and on one node those of other launchers,
-//! publish deaths themselves, so two that die at once may be seen in either order. An agent that
-//! hears nothing of who gives the places publishes a death in the [last place](crate::base::status::Place::LAST), until it
-//! gets one.
+//! *Limits.* PEs of [`Job::threads`](crate::Job::threads), and on one node those of other
+//! launchers, publish deaths themselves, so two that die at once may be seen in either order. An
+//! agent that hears nothing of who gives the places publishes a death in the [last
+//! place](crate::base::status::Place::LAST), until it gets one.
 
 use super::attention;
 use super::limit::Patience;

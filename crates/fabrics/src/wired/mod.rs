@@ -28,14 +28,15 @@
 //! |---|---|
 //! | all PEs form one job, or each gets an error that says why, within about half a minute | each fence, and each wait for the agent, has a limit. Nodes whose architecture or page size differs are refused by all |
 //! | a wait for a PE that has died, or whose host or agent is lost, ends with `PeerFailed` | D1 to D4 below |
+//! | such waits name the same death on all nodes | D5 below |
 //! | nothing is left when all PEs have ended | E1, E2 below |
 //! | a program's MPI may use the launcher's connection, before memonet or after it | PMI-1: the agent has a copy of each connection and ends its session when the PE has ended, unless MPI has; Slurm's MPI finds a [relay](memonet_wireup::pmi::Relay). PMIx: [a child](memonet_wireup::pmix) has the session, so that MPI is the first in this process to begin one |
 //!
-//! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which tells all other agents. A PE
-//! hands its pidfd over before it gets the job's memory, so no PE of the job is unwatched. D2. *Of a
-//! host or an agent:* the stream to the agent ends, or nothing was heard of it for 2.4 seconds, on
-//! the stream or by datagram, or the stream was not made within fifteen. All its PEs are dead then
-//! that had not left. D3. *Of this node's own agent:* each PE watches it
+//! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which tells all other agents. A
+//! PE hands its pidfd over before it gets the job's memory, so no PE of the job is unwatched. D2.
+//! *Of a host or an agent:* the stream to the agent ends, or nothing was heard of it for 2.4
+//! seconds, on the stream or by datagram, or the stream was not made within fifteen. All its PEs
+//! are dead then that had not left. D3. *Of this node's own agent:* each PE watches it
 //! ([`Place::agent`](memonet_core::unstable::Place)); without it, all PEs elsewhere are lost, and
 //! those of the node watch each other. D4. A death is told on the stream on which what the PE had
 //! finished before was told, so no agent takes a PE that has left in order for dead. D5. One agent

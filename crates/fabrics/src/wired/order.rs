@@ -19,40 +19,40 @@
 //! * S3. An agent that follows itself begins to lead once each other node is gone for it or follows
 //!   it. It takes the longest of their orders. Then it adds *one* entry that has all nodes that are
 //!   lost for it, and all deaths that were told and not ordered. A follower whose order is no
-//!   beginning of the longest one is lost with that entry. What an entry says of a lost node it says
-//!   of each PE there: dead, or left in order.
+//!   beginning of the longest one is lost with that entry. What an entry says of a lost node it
+//!   says of each PE there: dead, or left in order.
 //! * S4. Who takes such an entry over closes the stream to the node. So that node loses it, too.
 //! * S5. An agent that loses a node closes its stream to it, beats no more for it, and tells all
-//!   others. For the leader, the accused is lost then: two hosts that do not reach each other cannot
-//!   both be in one job. Accusations by nodes that are gone count for nothing.
+//!   others. For the leader, the accused is lost then: two hosts that do not reach each other
+//!   cannot both be in one job. Accusations by nodes that are gone count for nothing.
 //! * S6. An agent may lose a node whose last words have reached the leader: it has finished. Its
 //!   deaths are in the order then, and the leader tells who accuses it of those that have left.
 //!
 //! # Proof
 //!
 //! *O1.* Let the agents i and j last have taken entries from the leaders a and b. If a = b, both
-//! orders are beginnings of that leader's. Otherwise let a < b. When b began to lead, (1) i was lost
-//! for b. Then j, which has taken what b said first, has lost i: that is one message (S3), and an
-//! order of b's own begins in the same way. Or (2) i followed b by then. Since then i has taken
+//! orders are beginnings of that leader's. Otherwise let a < b. When b began to lead, (1) i was
+//! lost for b. Then j, which has taken what b said first, has lost i: that is one message (S3), and
+//! an order of b's own begins in the same way. Or (2) i followed b by then. Since then i has taken
 //! nothing from a (S2), and nothing from b. So its order is what it has sent to b: a beginning of
 //! b's, or b has lost it in its first entry, as in (1). Or (3) i had finished by then, and its PEs
 //! had ended. *The limit* is here: what only nodes have seen that ended before their leader did is
 //! not known to the next one.
 //!
 //! *O2.* A leader orders what it is told, at once; a new one has been told the same by all, and
-//! orders the rest with its first entry. A loss is told to all, too, and is ordered unless the
-//! node has finished (S6). So what is to be shown is that each agent that follows itself begins to
-//! lead. It waits for a node j that is not gone for it and follows a lower one, x, which is gone for
-//! it. If x has finished, j will hear that. If x is lost and runs, then x loses the waiting agent
-//! (S5). If x leads, that comes into its order, and j loses the waiting agent, too (S4). If x is
-//! dead, j loses it. If x waits in turn, then for a node that follows a lower one than x, and so on:
-//! the last of them waits for nobody.
+//! orders the rest with its first entry. A loss is told to all, too, and is ordered unless the node
+//! has finished (S6). So what is to be shown is that each agent that follows itself begins to lead.
+//! It waits for a node j that is not gone for it and follows a lower one, x, which is gone for it.
+//! If x has finished, j will hear that. If x is lost and runs, then x loses the waiting agent (S5).
+//! If x leads, that comes into its order, and j loses the waiting agent, too (S4). If x is dead, j
+//! loses it. If x waits in turn, then for a node that follows a lower one than x, and so on: the
+//! last of them waits for nobody.
 //!
 //! *How long it takes.* While one agent leads, a death takes one message to it, and one back. An
 //! agent publishes a death on its own node in the last place if it has waited for 250 ms
-//! ([`memonet_control::deaths`]), until it gets its true one. A lost leader is noticed by all others
-//! within 2.5 s, and its PEs are known to be dead two messages later. If another node is lost
-//! meanwhile, that takes as long once more.
+//! ([`memonet_control::deaths`]), until it gets its true one. A lost leader is noticed by all
+//! others within 2.5 s, and its PEs are known to be dead two messages later. If another node is
+//! lost meanwhile, that takes as long once more.
 
 use memonet_control::messages::{AmongAgents, Entry};
 use memonet_core::unstable::launch::State;
