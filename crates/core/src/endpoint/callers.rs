@@ -3,8 +3,9 @@
 //! A report of a long wait, and a timeline, name the line of the program. Rust's compiler knows it.
 //! The front end of an interpreted language asks its interpreter, by a function that it gives here
 //! once ([`set`]). Places that the compiler knows are then the front end's own, and are told to
-//! nobody; windows are known by the place that the interpreter tells. The front end of C finds the instruction of a call ([`find_instructions_by`]), and
-//! whoever reads the report looks up its line.
+//! nobody; windows are known by the place that the interpreter tells. The front end of C finds the
+//! instruction of a call ([`find_instructions_by`]), and whoever reads the report looks up its
+//! line.
 
 use crate::base::lock;
 use std::collections::{BTreeMap, HashSet};

@@ -255,8 +255,8 @@ impl<W: Write> Pe<'_, '_, W> {
         self.timeline.arrow_to(track, cause.arrow, at)
     }
 
-    /// The first moment at which the arrow from a cause may end. Perfetto reads events of one moment
-    /// in the order of the file, and drops an arrow whose end it reads first.
+    /// The first moment at which the arrow from a cause may end. Perfetto reads events of one
+    /// moment in the order of the file, and drops an arrow whose end it reads first.
     fn behind(&self, cause: &Cause) -> u64 {
         cause.start.saturating_sub(self.bounds.origin).saturating_add(1)
     }
