@@ -91,13 +91,14 @@ pub fn watch(py: Python<'_>, job: &Job) -> PyResult<bool> {
         waiting.dismiss(); // M3
         intercept(); // M4
         // M5. An interpreter that ends handles no more signals.
-        match Python::try_attach(|py| py.check_signals()) {
-            Some(Err(raised)) => {
+        let handled = Python::try_attach(|py| match py.check_signals() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(raised) => {
                 RAISED.with(|place| *place.borrow_mut() = Some(raised));
                 ControlFlow::Break(())
             }
-            _ => ControlFlow::Continue(()),
-        }
+        });
+        handled.unwrap_or(ControlFlow::Continue(()))
     });
     Ok(CALLED.set(attention).is_ok())
 }

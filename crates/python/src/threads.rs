@@ -66,20 +66,41 @@ pub fn threads(
         Some(spec) => memonet_fabrics::options(spec).map_err(|error| raise(py, error))?,
         None => JobOptions::new(),
     };
+    // The core has none of them: it would drop them without the interpreter's lock.
+    let called = Mutex::new(Vec::new());
     let run = |job: memonet_core::Job| {
+        let pe = job.pe();
         stops.add(&job);
-        let called = Python::attach(|py| f.call1(py, (Job { job, shares_interpreter: true },)));
-        // An exception is this PE's death, as it is of a process.
-        called.unwrap_or_else(|raised| resume_unwind(Box::new(raised)))
+        let raised = Python::attach(|py| {
+            let result = f.call1(py, (Job { job, shares_interpreter: true },));
+            let raised = result.is_err();
+            called.lock().unwrap_or_else(PoisonError::into_inner).push((pe, result));
+            raised
+        });
+        if raised {
+            // An exception is this PE's death, as it is of a process.
+            resume_unwind(Box::new(Raised(pe)));
+        }
     };
     let ran = py.detach(|| {
         catch_unwind(AssertUnwindSafe(|| memonet_core::Job::threads_with(&options, n, run)))
     });
+    let mut called = called.into_inner().unwrap_or_else(PoisonError::into_inner);
     match ran {
-        Ok(results) => results.map_err(|error| raise(py, error)),
-        Err(panic) => Err(match panic.downcast::<PyErr>() {
-            Ok(raised) => *raised,
-            Err(_) => PyRuntimeError::new_err("a PE panicked; see standard error"),
-        }),
+        Ok(ended) => {
+            ended.map_err(|error| raise(py, error))?;
+            called.sort_by_key(|(pe, _)| *pe);
+            called.into_iter().map(|(_, result)| result).collect()
+        }
+        Err(panic) => {
+            let first = panic.downcast::<Raised>().map(|raised| raised.0).ok();
+            match called.into_iter().find(|(pe, _)| Some(*pe) == first) {
+                Some((_, Err(raised))) => Err(raised),
+                _ => Err(PyRuntimeError::new_err("a PE panicked; see standard error")),
+            }
+        }
     }
 }
+
+/// The end of a PE whose function has raised an exception.
+struct Raised(usize);

@@ -1,11 +1,13 @@
 """Ctrl-C, exceptions, deaths, forks, and jobs of threads."""
 
+import gc
 import operator
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 
 import memonet
 import pytest
@@ -463,6 +465,21 @@ def test_threads():
 
     with pytest.raises(ValueError, match="one"):
         memonet.threads(2, one_fails)
+
+    class Thing:
+        pass
+
+    things = []
+
+    def all_fail(job):
+        thing = Thing()
+        things.append(weakref.ref(thing))
+        raise ValueError(thing)
+
+    with pytest.raises(ValueError):
+        memonet.threads(3, all_fail)
+    gc.collect()
+    assert [thing() for thing in things] == [None] * 3
 
     def two_jobs(job):
         mine = job.window(1, "uint64")
