@@ -676,7 +676,7 @@ pub(super) mod raw {
     pub(in super::super) fn swap_tail(pe: &Pe, offset: u64) -> Quick<u32> {
         let queue = Queue::new(pe, offset);
         assert!(queue.claim_now()?, "no thread has the claim");
-        Ok(queue.tail().fetch_op(pe, AtomicOp::Swap, queue.number())?)
+        queue.tail().fetch_op(pe, AtomicOp::Swap, queue.number())
     }
 
     /// Links the PE to the one before.
