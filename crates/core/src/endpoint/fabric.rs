@@ -371,7 +371,8 @@ pub trait Fabric: Send + Sync {
     fn close_part(&self, _region: u32) {}
 
     /// This PE's own part of the restricted window in `region` has a new key: hardware that
-    /// compares keys refuses writes to the part that carry another. Earlier keys stay valid beside    /// it unless it is the `only` one. Called before any PE carries the key.
+    /// compares keys refuses writes to the part that carry another. Earlier keys stay valid beside
+    /// it unless it is the `only` one. Called before any PE carries the key.
     ///
     /// A key is no secret: the library has checked an operation before it gets here. The hardware
     /// protects memory from what has not gone through the library, or is late.

@@ -103,8 +103,8 @@ mod tests {
     use std::sync::Barrier;
     use std::time::Duration;
 
-    /// A PE that leaves the job has a place whose lock has come; the PE behind has not linked itself
-    /// yet.
+    /// A PE that leaves the job has a place whose lock has come. The PE behind has not linked
+    /// itself yet.
     #[test]
     fn a_late_link_is_awaited_at_the_end() {
         for settings in [None, Some("")] {

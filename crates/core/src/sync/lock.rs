@@ -424,9 +424,9 @@ impl<'a> Queue<'a> {
         self.left_behind.get()
     }
 
-    /// Passes on what has come to a place that nobody waits in: the lock, or word that this is none.
-    /// Does not wait, as waits call it: where the PE behind is not known yet, a later call goes on.
-    /// True if that is over.
+    /// Passes on what has come to a place that nobody waits in: the lock, or word that this is
+    /// none. Does not wait, as waits call it: where the PE behind is not known yet, a later call
+    /// goes on. True if that is over.
     pub(crate) fn pass_over(&self, place: &mut Place) -> bool {
         let (state, tail) = match self.read::<u8>(STATE) {
             IDLE if !self.take_kept(place.before) => return false,

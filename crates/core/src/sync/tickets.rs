@@ -35,8 +35,8 @@
 //! | close t - 1, with the next ticket t | t - 1 was seen open twice, or this thread may soon sleep, as others may come first | compare-and-swap: entry = exit = t, which lets this thread in |
 //! | pass ticket t, which was given up | entry = t, and the mark in t's slot was taken away, which one thread can | compare-and-swap: entry + 1, exit + 1: in and out again in place of the owner |
 //!
-//! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket before
-//! it, if that is open, and passes t.
+//! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket
+//! before it, if that is open, and passes t.
 //!
 //! **Proof.**
 //!

@@ -25,9 +25,10 @@ static void stopped(int me, const long *word)
     long seen[3];
     if (me == 0)
         raise(SIGSTOP);
-    else if (me == 1)
+    /* Until no answer comes. */
+    while (me == 1)
         shmem_long_get(seen, word, 3, 0);
-    else
+    while (me == 2)
         seen[0] = shmem_long_g(word, 0);
     (void)seen;
 }
