@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Ended, run_for_a_minute};
+use memonet_sim::Machine;
+use memonet_sim::machine::BUILT_IN;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -107,6 +109,22 @@ fn long_runs_agree_on_fabrics_and_machines() {
             let ended = is_right(&[&["-n", "3"], &place[..]].concat(), program, argument);
             assert!(ended.stdout.contains("right: 3 PEs "), "{program} {place:?}: {ended:?}");
         }
+    }
+}
+
+/// Each variant of each simulated machine runs one of the programs.
+#[test]
+fn every_variant_runs_an_example() {
+    let programs = [("radix", "20000"), ("lu", "32"), ("tsp", "6"), ("water", "30")];
+    let machines = BUILT_IN.iter().flat_map(|&(name, _)| {
+        let machine = Machine::load(name).expect("it is built in");
+        let variants = machine.variants().iter().map(move |variant| format!("{name}/{variant}"));
+        // One machine exists in variants alone.
+        let itself = (name != "dimmnet-1").then(|| name.to_owned());
+        itself.into_iter().chain(variants.collect::<Vec<_>>())
+    });
+    for (machine, (program, argument)) in machines.zip(programs.into_iter().cycle()) {
+        is_right(&["-n", "2", "--machine", &machine], program, argument);
     }
 }
 

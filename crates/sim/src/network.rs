@@ -487,6 +487,17 @@ impl Network {
         reached.sum()
     }
 
+    /// The most readers whom a switch's copies reach faster than PEs that pass blocks on. A tree
+    /// of PEs gives each reader a third of a link's rate, and a little more; a switch that copies
+    /// for one after the other gives each its part of the rate of copying.
+    pub(crate) fn most_copies(&self) -> u32 {
+        let link = self.node_out.first().and_then(|out| out.first()?.as_ref());
+        let (Some(link), Some(copies)) = (link, self.switching.copy_rate) else { return u32::MAX };
+        const BYTES: u64 = 1 << 20;
+        let most = 3 * link.rate.time(BYTES).0 / copies.time(BYTES).0.max(1);
+        u32::try_from(most).unwrap_or(u32::MAX)
+    }
+
     /// When the first copy of a packet begins that a switch could send on at `at`, and by how much
     /// each further copy is later.
     pub(crate) fn copies(&mut self, switch: u32, at: Ps, copies: u64, wire_bytes: u64) -> (Ps, Ps) {

@@ -111,6 +111,7 @@ impl World {
             commands: self.nic.has(Feature::Commands),
             keys: self.nic.has(Feature::Keys),
             reduced: self.nic.has(Feature::ReducedCode),
+            datagram_readers: self.parts.network.most_copies(),
         }
     }
 

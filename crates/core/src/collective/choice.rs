@@ -13,7 +13,7 @@
 //! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near; far where rounds have no room | saves a meeting; members read in place |
 //! | [`Pushed`](Algorithm::Pushed) | up to [`EAGER_BYTES`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
 //! | [`Rounds`](Algorithm::Rounds) | reductions, far, but for larger ones to one member | puts alone, for the reason of `Pushed`: 1 MiB takes 43.5 ms by gets, 2.7 by puts |
-//! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies | the root sends once; [when it pays](super::multicast) |
+//! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies, and does so faster than `Parts` | the root sends once; [when it pays](super::multicast) |
 //! | [`Parts`](Algorithm::Parts) | broadcasts of [`PARTED_BYTES`] or more to more than [`MOST_SERVED`] members, far | the root's link carries the data twice, not once for each member: 1 MiB to 32 on rdma-100g 2630 us by the root alone, 176 in parts |
 //! | [`Direct`](Algorithm::Direct) | all else | between the members' windows: each byte is copied once |
 //!
@@ -188,6 +188,8 @@ pub(super) struct Facts {
     pub(super) in_network: usize,
     /// The bytes from which on a broadcast goes by multicast.
     pub(super) multicast_from: Option<usize>,
+    /// Whether multicast is faster than parts that members pass on.
+    pub(super) multicast_beats_parts: bool,
     /// Whether the network copies writes to the members.
     pub(super) copies: bool,
 }
@@ -210,10 +212,16 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
     let in_network = |bytes: usize| (1..=facts.in_network).contains(&bytes);
     let in_line = |each: usize| !direct && facts.lines && each <= LINE;
     let eager = |bytes: usize| !direct && bytes <= EAGER_BYTES;
+    let in_parts = |bytes: usize| {
+        !(direct || facts.near) && facts.members > MOST_SERVED && bytes >= PARTED_BYTES
+    };
     let by_buffers = if facts.near { Algorithm::Published } else { Algorithm::Pushed };
     match call {
         Call::Broadcast { bytes } if in_network(bytes) => Algorithm::Network,
-        Call::Broadcast { bytes } if facts.multicast_from.is_some_and(|from| bytes >= from) => {
+        Call::Broadcast { bytes }
+            if facts.multicast_from.is_some_and(|from| bytes >= from)
+                && (facts.multicast_beats_parts || !in_parts(bytes)) =>
+        {
             Algorithm::Multicast
         }
         Call::Broadcast { bytes } if facts.copies && facts.lines && bytes > EAGER_BYTES => {
@@ -221,11 +229,7 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
         }
         Call::Combine { words: Some(bytes), .. } if in_network(bytes) => Algorithm::Network,
         _ if by_nodes(call, facts) => Algorithm::Nodes,
-        Call::Broadcast { bytes }
-            if !(direct || facts.near) && facts.members > MOST_SERVED && bytes >= PARTED_BYTES =>
-        {
-            Algorithm::Parts
-        }
+        Call::Broadcast { bytes } if in_parts(bytes) => Algorithm::Parts,
         Call::Broadcast { bytes } => choose(Call::Scatter { each: bytes, all: bytes }, facts),
         Call::Scatter { each, .. } | Call::Gather { each, .. } | Call::AllToAll { each, .. }
             if in_line(each) =>
@@ -286,6 +290,7 @@ impl Team {
             forced: self.forced(),
             in_network: if failed { 0 } else { self.most_in_network() },
             multicast_from: self.multicast_from(),
+            multicast_beats_parts: self.multicast_beats_parts(),
             copies: self.copies().is_some(),
         }
     }
@@ -297,7 +302,8 @@ impl Team {
     }
 
     /// The number of bytes from which on this team's next broadcast goes by multicast; `None` where
-    /// no broadcast does.
+    /// no broadcast does. Where a switch makes the copies slowly, one after the other, members of a
+    /// large team pass large blocks on in parts all the same.
     pub fn multicast_from(&self) -> Option<usize> {
         if !self.may_multicast() || !self.steps().are_lines() {
             return None;
@@ -322,6 +328,7 @@ mod tests {
         forced: None,
         in_network: 0,
         multicast_from: None,
+        multicast_beats_parts: true,
         copies: false,
     };
     const FAR: Facts = Facts { near: false, ..NEAR };
@@ -418,6 +425,25 @@ mod tests {
         );
         let call = Call::Combine { bytes: 8, element: 8, goal: Goal::All, words: None };
         assert_eq!(choose(call, &facts), Algorithm::Line);
+    }
+
+    /// A switch that copies slowly is not asked where members would pass on parts; where they would
+    /// not, it is.
+    #[test]
+    fn slow_copies() {
+        let slow = Facts {
+            members: MOST_SERVED + 1,
+            multicast_from: Some(EAGER_BYTES + 1),
+            multicast_beats_parts: false,
+            ..FAR
+        };
+        let of = |bytes, facts: &Facts| choose(Call::Broadcast { bytes }, facts);
+        assert_eq!(of(PARTED_BYTES - 1, &slow), Algorithm::Multicast);
+        assert_eq!(of(PARTED_BYTES, &slow), Algorithm::Parts);
+        let few = Facts { members: MOST_SERVED, ..slow };
+        assert_eq!(of(PARTED_BYTES, &few), Algorithm::Multicast);
+        let fast = Facts { multicast_beats_parts: true, ..slow };
+        assert_eq!(of(PARTED_BYTES, &fast), Algorithm::Multicast);
     }
 
     /// What fits an eager buffer goes as everywhere; its writes are copied there.

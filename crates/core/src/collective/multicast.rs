@@ -15,7 +15,9 @@
 //! member), and ends with the team.
 //!
 //! **When it pays.** Making a circle takes as long as putting 20 to 40 KiB to each member, however
-//! many members there are. With it, a broadcast of any size is faster by a tenth to ten times. The
+//! many members there are. With it, a broadcast of any size is faster by a tenth to ten times than
+//! by puts of the root. Where a switch copies for one member after the other, though, and there are
+//! many, large blocks are faster in parts that members pass on ([`Circle::beats_parts`]). The
 //! library does not know how often a program will broadcast. So a team first puts as many bytes as
 //! a circle costs ([`PUT_FIRST_BYTES`]): whether it ends there or goes on, it has not lost much.
 
@@ -49,6 +51,11 @@ impl Team {
     pub(super) fn may_multicast(&self) -> bool {
         Circle::wins(self.pe(), self.len())
             && !matches!(self.layers().get(Circles::default).made.get(), Some(None))
+    }
+
+    /// Whether a circle of this team is faster than members that pass parts on.
+    pub(super) fn multicast_beats_parts(&self) -> bool {
+        self.forced().is_some() || Circle::beats_parts(self.pe(), self.len())
     }
 
     /// Bytes that this team still broadcasts by puts before a circle pays.

@@ -167,6 +167,12 @@ pub trait Datagrams {
     /// Errors of the network.
     fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>>;
 
+    /// The most readers whom copies of the network reach faster than PEs that pass blocks on from
+    /// one to the next. Equal at all PEs.
+    fn most_readers(&self) -> usize {
+        usize::MAX
+    }
+
     /// Sends a datagram to all other members, or to one. Longer bytes are cut into datagrams of
     /// [`most`](DatagramGroup::most) bytes, at most [`DATAGRAMS_AT_ONCE`]. The bytes may be reused
     /// on return.

@@ -115,14 +115,21 @@ pub struct Offers {
     pub keys: bool,
     /// A reduced code for barriers.
     pub reduced: bool,
+    /// The most readers to whom datagrams that the network copies are faster than PEs that pass
+    /// blocks on.
+    pub datagram_readers: u32,
 }
+
+/// Where the number of readers begins in offers as a number.
+const READERS_SHIFT: u32 = 32;
 
 impl Offers {
     /// As a number, which [`from_bits`](Self::from_bits) reads.
     pub fn to_bits(self) -> u64 {
-        let Offers { groups, datagrams, copies, commands, keys, reduced } = self;
+        let Offers { groups, datagrams, copies, commands, keys, reduced, datagram_readers } = self;
         let all = [groups, datagrams, copies, commands, keys, reduced];
-        all.into_iter().zip(0..).fold(0, |bits, (has, place)| bits | u64::from(has) << place)
+        let readers = u64::from(datagram_readers) << READERS_SHIFT;
+        all.into_iter().zip(0..).fold(readers, |bits, (has, place)| bits | u64::from(has) << place)
     }
 
     /// From a number.
@@ -135,6 +142,7 @@ impl Offers {
             commands: has(3),
             keys: has(4),
             reduced: has(5),
+            datagram_readers: (bits >> READERS_SHIFT) as u32,
         }
     }
 }
@@ -484,6 +492,10 @@ impl<P: Port> Datagrams for HostedFabric<P> {
         let group = self.give(Ask::JoinDatagrams { purpose, len }, &members)?;
         Ok((group != 0)
             .then_some(DatagramGroup { number: group as u32, most: (group >> 32) as usize }))
+    }
+
+    fn most_readers(&self) -> usize {
+        self.offers.datagram_readers as usize
     }
 
     fn send(&self, group: DatagramGroup, to: Option<usize>, bytes: &[u8]) -> Result<()> {

@@ -84,8 +84,13 @@ impl repair::Store for Memory {
 }
 
 impl Circle {
-    /// Whether datagrams may serve a circle of so many members better than puts and gets.
+    /// Whether datagrams may serve a circle of so many members better than puts of the writer.
     pub(crate) fn wins(pe: &Pe, members: usize) -> bool {
+        network::serves(pe, members - 1)
+    }
+
+    /// Whether they do so better than members that pass parts on.
+    pub(crate) fn beats_parts(pe: &Pe, members: usize) -> bool {
         network::wins(pe, members - 1)
     }
 

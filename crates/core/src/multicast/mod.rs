@@ -43,7 +43,7 @@
 //! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all PEs of the channel are near |
 //! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
 //! | [`Hosts`](Delivery::Hosts) | sent once to a ring on each host, which that host's readers read in place (`hosts`) | between hosts, where UDP multicast passes and a tree would send many copies |
-//! | [`Datagrams`](Delivery::Datagrams) | sent once to a ring in each reader's segment, and repaired (`datagrams`, [`memonet_repair`]): by a fabric whose network copies datagrams (`network`), or by UDP multicast (`sockets`) | by a fabric: with two readers or more; by UDP: on request, as it needs a network that takes multicast |
+//! | [`Datagrams`](Delivery::Datagrams) | sent once to a ring in each reader's segment, and repaired (`datagrams`, [`memonet_repair`]): by a fabric whose network copies datagrams (`network`), or by UDP multicast (`sockets`) | by a fabric: with two readers or more, as long as its copies are faster than a tree; by UDP: on request, as it needs a network that takes multicast |
 //!
 //! [`ENV_MULTICAST`] forces one, where it can serve.
 //!

@@ -10,9 +10,15 @@ use std::sync::Arc;
 /// The number of readers from which on copies by the network beat one put for each.
 const LEAST_READERS: usize = 2;
 
-/// Whether the network is asked to carry a channel to so many readers.
-pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
+/// Whether the network may carry blocks to so many readers.
+pub(super) fn serves(pe: &Pe, readers: usize) -> bool {
     pe.has_fabric() && readers >= LEAST_READERS && pe.fabric().datagrams().is_some()
+}
+
+/// Whether the network brings blocks to so many readers faster than PEs that pass them on.
+pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
+    let most = pe.fabric().datagrams().map_or(0, Datagrams::most_readers);
+    serves(pe, readers) && readers <= most
 }
 
 /// Membership of a group of the network.
