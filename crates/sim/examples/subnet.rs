@@ -46,9 +46,9 @@ fn exchange(job: &Job, end: Duration, word: &mut u64) -> Result<[Duration; 2]> {
             times = [times[0].max(time), time];
         } else {
             window.wait_until(0, Cmp::Ge, *word << 1)?;
-            other.store(window.load(0));
+            other.store(window.read(0));
         }
-        if window.load(0) & 1 == 1 {
+        if window.read(0) & 1 == 1 {
             job.barrier()?;
             return Ok(times);
         }
