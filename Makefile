@@ -6,6 +6,7 @@
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
 #   HOSTS=a:2,b:2   on several hosts, which all see this folder
+#   MACHINES=all    on simulated machines: each, or a list
 # make shmem4py   fetches shmem4py with pip, builds it over memonet's C library, and runs its tests with 1, 2, 4 and 7 PEs
 # make python-peers   measures Python calls beside mpi4py and shmem4py, and prints the table of docs/python.md
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
@@ -150,7 +151,7 @@ endif
 
 # CONFORMANCE: options of the script, e.g. "-D NAME --pes 1,2 --only unit/*".
 conformance: prefix
-	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(addprefix --hosts ,$(HOSTS)) $(CONFORMANCE) $(SUITE)
+	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(addprefix --hosts ,$(HOSTS)) $(addprefix --machines ,$(MACHINES)) $(CONFORMANCE) $(SUITE)
 
 # Without building: files that an earlier version had, too.
 uninstall:

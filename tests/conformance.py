@@ -4,15 +4,16 @@
     conformance.py [options] SUITE...
 
 Compiles every .c, .cpp and .cc below each SUITE (a folder) with oshcc and oshc++, and runs it with several numbers of PEs, on
-shared memory and on the test fabric; with --hosts, on these hosts. A program passes when it ends with the status that is
-expected of it, which is 0 unless PROGRAMS says otherwise. Each result is a line of OUT/results.csv; what a failed run printed is
-in OUT/logs/. Nothing of a suite is changed or kept.
+shared memory and on the test fabric; with --hosts, on these hosts; with --machines, on these simulated machines. A program
+passes when it ends with the status that is expected of it, which is 0 unless PROGRAMS says otherwise. Each result is a line of
+OUT/results.csv; what a failed run printed is in OUT/logs/. Nothing of a suite is changed or kept.
 """
 
 import argparse
 import csv
 import dataclasses
 import fnmatch
+import json
 import os
 import pathlib
 import re
@@ -209,7 +210,7 @@ class Runner:
             complaints = [line for line in output.splitlines() if "memonet: PE" in line or "memonet:" in line]
             result, note = f"status {status}", (complaints or output.splitlines() or [""])[0][:200]
         if result not in FINE:
-            self.log(f"{suite.name}_{name.replace('/', '_')}.{n}.{fabric}", output)
+            self.log(f"{suite.name}_{name}.{n}.{fabric}".replace("/", "_"), output)
         return Result(suite.name, name, "yes", n, fabric, result, seconds, note)
 
     def suite(self, suite):
@@ -273,6 +274,12 @@ def slots(hosts):
     return sum(int(host.partition(":")[2] or 1) for host in hosts.split(","))
 
 
+def machines(memonet):
+    """The names of all simulated machines."""
+    listed = json.loads(subprocess.run([memonet, "machines", "--json"], check=True, capture_output=True).stdout)
+    return [name for machine in listed for name in [machine["name"]] * machine["runs"] + machine["variants"]]
+
+
 def say(text, end="\n"):
     print(text, end=end, flush=True)
 
@@ -282,26 +289,31 @@ def main():
     parser.add_argument("suites", nargs="+", type=pathlib.Path, metavar="SUITE")
     parser.add_argument("--prefix", type=pathlib.Path, required=True, help="an installation: bin/oshcc, bin/oshc++, bin/memonet")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/conformance"))
-    parser.add_argument("--pes", help="numbers of PEs: 1,2,3,4,7, or all of the hosts, unless given")
+    parser.add_argument("--pes", help="numbers of PEs; unless given, 1,2,3,4,7, all of the hosts, or 2 on machines, as some have two nodes")
     parser.add_argument("--fabrics", default="near,far", help=f"of {', '.join(FABRICS)}")
     parser.add_argument("--hosts", metavar="LIST", help="instead: `memonet run --hosts LIST`, as in a:2,b:2; OUT is the same folder on each")
+    parser.add_argument("--machines", metavar="LIST", help="instead: `memonet run --machine NAME` for each of these; all: every one there is")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="of one run")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="programs whose path in the suite fits")
     parser.add_argument("--append", action="store_true", help="add to the results that are there")
     parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]", help="as the compiler has it")
     options = parser.parse_args()
     options.out = options.out.resolve()
-    if options.hosts:
-        options.ways = {"hosts": ["--hosts", options.hosts]}
-        options.pes = options.pes or str(slots(options.hosts))
-    else:
-        options.ways = {name: FABRICS[name] for name in options.fabrics.split(",")}
-        options.pes = options.pes or "1,2,3,4,7"
     folder = options.prefix.resolve() / "bin"
     options.oshcc, options.oshcxx, options.memonet = (folder / name for name in ("oshcc", "oshc++", "memonet"))
     for tool in (options.oshcc, options.oshcxx, options.memonet):
         if not shutil.which(tool):
             parser.error(f"there is no {tool}. `make prefix` makes one in target/prefix")
+    if options.hosts:
+        options.ways = {"hosts": ["--hosts", options.hosts]}
+        options.pes = options.pes or str(slots(options.hosts))
+    elif options.machines:
+        names = machines(options.memonet) if options.machines == "all" else options.machines.split(",")
+        options.ways = {name: ["--machine", name] for name in names}
+        options.pes = options.pes or "2"
+    else:
+        options.ways = {name: FABRICS[name] for name in options.fabrics.split(",")}
+        options.pes = options.pes or "1,2,3,4,7"
     for suite in options.suites:
         if not suite.is_dir():
             parser.error(f"{suite} is no folder")

@@ -1,5 +1,7 @@
 """Starting jobs of processes from Python, for notebooks."""
 
+import collections
+import io
 import os
 import pickle
 import shutil
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import types
 
 # What each PE of a function runs: the function comes pickled, and the results go to a folder. NumPy
 # is imported first, as that looks at clocks, which takes time on a simulated machine.
@@ -55,9 +58,31 @@ def _dump(function, path):
     except ImportError:
         data = _by_name(function)
     else:
-        data = cloudpickle.dumps(function)
+        data = _by_value(function, cloudpickle)
     with open(path, "wb") as file:
         file.write(data)
+
+
+def _by_value(function, cloudpickle):
+    """Pickles a function with its code. Tracebacks and reports then name its file, which cloudpickle
+    from 3.1.3 on leaves out."""
+
+    def reduce(code):
+        make, parts = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+        return _with_file, (make, parts, code.co_filename)
+
+    class Pickler(cloudpickle.Pickler):
+        dispatch_table = collections.ChainMap(
+            {types.CodeType: reduce}, cloudpickle.Pickler.dispatch_table
+        )
+
+    data = io.BytesIO()
+    Pickler(data).dump(function)
+    return data.getvalue()
+
+
+def _with_file(make, parts, filename):
+    return make(*parts).replace(co_filename=filename)
 
 
 def _by_name(function):

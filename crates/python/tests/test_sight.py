@@ -35,7 +35,7 @@ def test_reports_of_long_waits(run):
         told = f"PE {pe} has waited [0-9.]+ s in {call} at [^ ]*{path.name}:{line} "
         assert re.search(told, ended.stderr), (told, ended.stderr)
     made = next(n for n, source in enumerate(lines, 1) if "# this line makes the window" in source)
-    told = f"for word 3 of the window made at [^ ]*{path.name}:{made} to be >= 5; it is 0"
+    told = f"for word 3 of the window made at [^ ]*{path.name}:{made} to be >= 5.0; it is 0.0"
     assert re.search(told, ended.stderr), (told, ended.stderr)
     assert "crates/" not in ended.stderr, ended.stderr
 
