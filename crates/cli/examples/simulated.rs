@@ -580,9 +580,13 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
             );
             // SAFETY: the kernel is given the address of a mapped word.
             unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAKE, 9) };
-            while turn.load(std::sync::atomic::Ordering::SeqCst) == 1 {
+            // As a waiter of the library: with the bit that says that it sleeps.
+            let sleeps = 4;
+            while turn.load(std::sync::atomic::Ordering::SeqCst) & !sleeps == 1 {
+                let order = std::sync::atomic::Ordering::SeqCst;
+                let _ = turn.compare_exchange(1, 1 | sleeps, order, order);
                 // SAFETY: as above.
-                unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAIT, 1, 0) };
+                unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAIT, 1 | sleeps, 0) };
             }
         }
         // Until the machine has seen it.
