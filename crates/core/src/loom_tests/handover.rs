@@ -27,26 +27,37 @@ fn await_turn(pe: &Pe, me: Side) -> Came {
     }
 }
 
-#[test]
-fn questions_are_answered() {
-    explore(0, || {
+/// So many questions, each of which is answered.
+fn are_answered(questions: u64) -> impl Fn() + Send + Sync {
+    move || {
         let pe = pages();
         let process = pe.clone();
         let process = thread::spawn(move || {
-            for question in [1, 2] {
+            for question in 1..=questions {
                 write(&process, 1, 10 * question);
                 assert!(turn(&process).pass(Side::Pe));
                 assert_eq!(await_turn(&process, Side::Pe), Came::Mine);
                 assert_eq!(read(&process, 1), 10 * question + 1);
             }
         });
-        for _ in 0..2 {
+        for _ in 0..questions {
             assert_eq!(await_turn(&pe, Side::Machine), Came::Mine);
             write(&pe, 1, read(&pe, 1) + 1);
             assert!(turn(&pe).pass(Side::Machine));
         }
         process.join().unwrap();
-    });
+    }
+}
+
+#[test]
+fn a_question_is_answered() {
+    explore(0, are_answered(1));
+}
+
+/// Which begins with what the first question has left.
+#[test]
+fn a_second_question_is_answered() {
+    explore(5, are_answered(2));
 }
 
 /// Whoever watches the process tells of its end while the machine waits, or works.
