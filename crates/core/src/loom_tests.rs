@@ -58,7 +58,7 @@ fn job_with(
     let geometry = Geometry::new(npes, 0).unwrap();
     // One mapping for all explorations: nothing is ever written to it, and new pages cost more than
     // a short exploration.
-    static MAPPINGS: [OnceLock<Mapping>; 4] = [const { OnceLock::new() }; 4];
+    static MAPPINGS: [OnceLock<Mapping>; 5] = [const { OnceLock::new() }; 5];
     let mapping = MAPPINGS[npes].get_or_init(|| {
         let size = geometry.file_size();
         Mapping::new(create_memfd("memonet-loom", size).unwrap(), size as usize, true).unwrap()

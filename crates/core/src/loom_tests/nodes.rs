@@ -96,6 +96,13 @@ impl Fabric for Delivering {
     fn unmap_region(&self, _pe: u32, _region: u32) {}
 }
 
+/// One phase.
+fn once(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
+    arriving(1);
+    barrier.pass().unwrap();
+    passed(1);
+}
+
 /// A job whose PEs are on these nodes.
 fn job_on(nodes: &[u32]) -> Vec<Arc<Pe>> {
     let cpus = vec![1; 1 + nodes.iter().copied().max().unwrap_or(0) as usize];
@@ -121,6 +128,8 @@ nodes! {
     a_leader_and_a_member: [0, 0, 1], whole, 1;
     a_leader_behind_a_member: [1, 0, 0], whole, 1;
     a_leader_and_a_member_stepwise: [0, 0, 1], stepwise, 1;
+    // N3: both leaders sleep when the last member of their node arrives.
+    two_leaders_and_two_members: [0, 0, 1, 1], once, 2;
     // N5: under loom, three nodes go in rounds.
-    in_rounds: [0, 1, 2], whole, 1;
+    in_rounds: [0, 1, 2], once, 2;
 }
