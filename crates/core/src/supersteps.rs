@@ -322,6 +322,13 @@ mod tests {
     use crate::far;
     use std::sync::Barrier as Meeting;
 
+    /// A put is lost, and a step meets its deadline.
+    fn meets_a_deadline(job: &Job, steps: &mut Supersteps<u64>) {
+        job.pe.surface_later(Error::misuse("a put is lost"));
+        let late = steps.step_timeout(Duration::from_millis(5));
+        assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+    }
+
     /// The step that meets its deadline has arrived. The call that ends the superstep tells of the
     /// puts that are lost.
     #[test]
@@ -330,9 +337,7 @@ mod tests {
         let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
             let mut steps = Supersteps::<u64>::new(&job, 1)?;
             if job.pe() == 0 {
-                job.pe.surface_later(Error::misuse("a put is lost"));
-                let late = steps.step_timeout(Duration::from_millis(5));
-                assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                meets_a_deadline(&job, &mut steps);
                 meeting.wait();
                 let lost = steps.step().expect_err("a put is lost");
                 assert!(lost.to_string().contains("a put is lost"), "{lost}");
@@ -354,9 +359,7 @@ mod tests {
         let job = Job::threads_with(&far::options(""), 2, |job| -> Result<()> {
             let mut steps = Supersteps::<u64>::new(&job, 1)?;
             if job.pe() == 0 {
-                job.pe.surface_later(Error::misuse("a put is lost"));
-                let late = steps.step_timeout(Duration::from_millis(5));
-                assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                meets_a_deadline(&job, &mut steps);
                 meeting.wait();
                 let lost = steps.free().expect_err("a put is lost").to_string();
                 assert!(lost.contains("a put is lost"), "{lost}");
