@@ -303,6 +303,14 @@ fn pes_reach_each_other_on_one_host_and_between_hosts() {
     }
 }
 
+/// Each PE has a stream to 20 others, for which the soft limit on descriptors has no room.
+#[test]
+fn streams_to_all_pes_have_room() {
+    let limited = format!("ulimit -Sn 28 && exec {} count", pe());
+    let ended = run_on("a:20,b:20", &["sh", "-c", &limited]);
+    assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+}
+
 #[test]
 fn signals_reach_all_hosts() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {

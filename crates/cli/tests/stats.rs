@@ -132,6 +132,10 @@ fn forms_can_be_mixed_and_files_are_made_before_the_job() {
     let nowhere = run(&["-n", "1", "--stats", "json:/nowhere/file", "echo", "never"]);
     assert_eq!((nowhere.status, &*nowhere.stdout), (1, ""), "{nowhere:?}");
     assert!(nowhere.stderr.contains("cannot write the statistics to /nowhere/file"), "{nowhere:?}");
+    let twice = ["-n", "1", &format!("--stats={html}"), "--trace", &html[5..], "echo", "never"];
+    let twice = run(&twice);
+    assert_eq!((twice.status, &*twice.stdout), (1, ""), "{twice:?}");
+    assert!(twice.stderr.contains("page.html is given for two reports"), "{twice:?}");
     let none = run(&["-n", "1", "--stats=csv:a", "true"]);
     assert!(none.status == 2 && none.stderr.contains("`html:FILE`"), "{none:?}");
 }

@@ -363,7 +363,7 @@ fn a_stopped_pe_is_told() {
     std::thread::sleep(Duration::from_secs(1));
     stopped.iter().for_each(|&pe| send(pe, Signal::CONT));
     send(job.pid(), Signal::TERM);
-    says(&job.end(), 128 + 15, &["PE 0-1: it is stopped, by a signal"]);
+    says(&job.end(), 128 + 15, &["PE 0-1, each: it is stopped, by a signal"]);
 }
 
 /// A PE that dies while it is asked is a death as any other.

@@ -6,6 +6,7 @@ use crate::hub::Hub;
 use crate::patience::Patience;
 use crate::peer::State;
 use crate::prepared::Transfer;
+use crate::room::make_room;
 use crate::shared::Shared;
 use crate::thread::{self, Progress};
 use crate::wire::{COPIED, Home, Link, Place, word};
@@ -38,7 +39,9 @@ impl Tcp {
     /// [`System`](memonet_core::Error::System).
     pub fn new(seat: &Seat, broker: Box<dyn Broker>) -> Result<Self> {
         forks::count()?;
-        let crowded = broker.record().pes_per_cpu(seat.pe()).is_none_or(|sharing| sharing > 1);
+        let record = broker.record();
+        let crowded = record.pes_per_cpu(seat.pe()).is_none_or(|sharing| sharing > 1);
+        make_room((0..seat.npes()).filter(|&pe| !record.are_near([seat.pe(), pe])).count());
         let hub = Hub::new(seat, broker)?;
         let shared = Shared {
             pollers: hub.pollers.clone(),

@@ -9,6 +9,7 @@
 //!   Hub (hub.rs)    all peers of this PE, behind one lock: streams, what came, what is to go
 //!     Peer          a socket and a wire::Link
 //!     Memory        this PE's own memory, for records that come
+//!   room.rs         descriptors for so many streams
 //!   patience.rs     how calls that wait pass the time
 //!   prepared.rs     puts that know their own end
 //!   thread.rs       reads and sends while no thread of the PE does
@@ -39,6 +40,7 @@ mod patience;
 mod peer;
 mod pollers;
 mod prepared;
+mod room;
 mod shared;
 mod socket;
 mod thread;

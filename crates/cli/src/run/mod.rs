@@ -131,6 +131,7 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 fn start(mut spec: Spec) -> Result<Outcome> {
     spec.options.verbose |= log::asked()?.is_some();
     spec.options.tell_of_keep_going();
+    spec.options.check_files()?;
     if spec.options.several.is_asked() {
         if spec.options.simulated.machine.is_some() {
             bail!(
@@ -139,6 +140,10 @@ fn start(mut spec: Spec) -> Result<Outcome> {
         }
         return hosts::run(spec);
     }
+    start_here(spec)
+}
+
+fn start_here(spec: Spec) -> Result<Outcome> {
     let Spec { programs, mut options } = spec;
     let forms = stats::Forms::open(&options.stats)?;
     let npes = programs.iter().map(|program| program.n).sum();
@@ -160,8 +165,8 @@ fn start(mut spec: Spec) -> Result<Outcome> {
     // is left behind.
     let signals = signals::Signals::catch()?;
     let guard = guard::Guard::post(guard::Beats::default())?;
-    let job =
-        JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
+    let cpus = if plan.is_some() { 1 } else { available_cpus() };
+    let job = JobFile::create_with(npes, cpus, segment)?;
     let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
     if let Some(passages) = &passages {
         let (name, value) = passages.environment();
@@ -169,26 +174,19 @@ fn start(mut spec: Spec) -> Result<Outcome> {
     }
 
     let room = trace::bytes_for(&options, npes);
-    let records = (forms.is_some() || trace.is_some())
-        .then(|| stats::Records::make((npes, 0, npes), room, &mut options.environment))
-        .transpose()?
-        .map(Arc::new);
-
+    let make = || stats::Records::make((npes, 0, npes), room, &mut options.environment);
+    let records = (forms.is_some() || trace.is_some()).then(make).transpose()?.map(Arc::new);
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
     records.iter().for_each(|records| supervisor.tell_of(records.clone()));
     let described = options.verbose.then(|| binding.describe(0, npes));
-    settings::complaints(options.names_of_variables())
-        .into_iter()
-        .chain(note)
-        .chain(mpi.map(|found| found.warning()))
-        .chain(described)
-        .for_each(|text| supervisor.say(&text));
-    let of_pe = images
-        .iter()
-        .zip(&programs)
-        .flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
+    let complaints = settings::complaints(options.names_of_variables());
+    let warning = mpi.map(|found| found.warning());
+    let notes = complaints.into_iter().chain(note).chain(warning).chain(described);
+    notes.for_each(|text| supervisor.say(&text));
+    let of_each = images.iter().zip(&programs);
+    let of_pe = of_each.flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
     let mut starts =
         starts::Starts { spawner, images: of_pe.collect(), binding: &binding, first: 0 };
     match plan.zip(passages) {
@@ -199,15 +197,12 @@ fn start(mut spec: Spec) -> Result<Outcome> {
         None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
-    let (outcome, fates) = supervisor.watch(&mut starts)?;
+    let (mut outcome, fates) = supervisor.watch(&mut starts)?;
     let Some(records) = records else { return Ok(outcome) };
-    let outcome = match trace {
-        Some(trace) => {
-            let stages = report.as_ref().and_then(machine::Report::stages);
-            trace.write_here(records.file(), fates, stages, outcome)
-        }
-        None => outcome,
-    };
+    if let Some(trace) = trace {
+        let stages = report.as_ref().and_then(machine::Report::stages);
+        outcome = trace.write_here(records.file(), fates, stages, outcome);
+    }
     if let Some(forms) = forms {
         let machine = report.as_ref().map(machine::Report::text);
         forms.write(&stats::Report::new(npes, records.read()?, machine))?;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use memonet_core::ENV_FABRIC;
 use memonet_core::unstable::settings::ENV_KEEP_GOING;
 
@@ -104,6 +105,19 @@ impl Options {
             let told = u8::from(self.keep_going).to_string();
             self.environment.push((ENV_KEEP_GOING.into(), told));
         }
+    }
+
+    /// Refuses two reports in one file: the later one would overwrite the other.
+    pub fn check_files(&self) -> Result<()> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for path in self.stats.iter().filter_map(Form::file).chain(self.trace.as_deref()) {
+            let file = std::path::absolute(path)?;
+            if files.contains(&file) && !file.starts_with("/dev") {
+                bail!("{} is given for two reports: each needs a file of its own", path.display());
+            }
+            files.push(file);
+        }
+        Ok(())
     }
 
     /// The names of the variables that PEs inherit from this process or get from the user.

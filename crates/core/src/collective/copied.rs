@@ -35,7 +35,7 @@ impl Team {
         self.await_from(step, 0..self.len())?;
         // SAFETY: `check_places` has found the source inside of this PE's segment.
         unsafe { copies.write(to.offset, self.here(from), from.bytes) }?;
-        self.tell_copied(step, copies)?;
+        self.notify_copied(step, copies)?;
         self.take(root, from, to)
     }
 }

@@ -205,12 +205,12 @@ impl Team {
     }
 
     /// Notifies members by one of their lines.
-    fn tell(&self, step: Step, ranks: &[usize], line: usize) -> Quick<()> {
+    fn notify_line(&self, step: Step, ranks: &[usize], line: usize) -> Quick<()> {
         let no = nothing(0);
         let others = ranks.iter().filter(|&&rank| rank != self.rank());
         // SAFETY: there is nothing to read. By N1 the line is this member's.
         others.copied().try_for_each(|rank| unsafe {
-            self.put_and_tell(step, (rank, line), no, self.here(no))
+            self.put_and_notify_line(step, (rank, line), no, self.here(no))
         })
     }
 
@@ -249,7 +249,7 @@ impl Team {
             self.take(head, if head == root && !eager { from } else { room }, to)?;
             if !eager {
                 let given = self.check_given(&|pe| self.has_relayed(step, pe));
-                self.tell(step, &[head], nodes.place)?;
+                self.notify_line(step, &[head], nodes.place)?;
                 given?;
             }
             self.publish_relayed(step);
@@ -260,17 +260,19 @@ impl Team {
         } else {
             if !eager {
                 let (parent, line) = tree.line(tree.parent(), tree.round());
-                self.tell(step, &[parent], line)?;
+                self.notify_line(step, &[parent], line)?;
             }
             self.await_line(step, nodes.far_line(nodes.node, tree.round()))?;
         }
-        self.tell(step, nodes.here(), place)?;
+        self.notify_line(step, nodes.here(), place)?;
         for (round, child) in tree.children().rev() {
             if !eager {
                 self.await_line(step, nodes.far_line(nodes.node, round))?;
             }
             // SAFETY: the source lies in this PE's segment, and the room in another's.
-            unsafe { self.put_and_tell(step, tree.line(child, round), room, self.here(source)) }?;
+            unsafe {
+                self.put_and_notify_line(step, tree.line(child, round), room, self.here(source))
+            }?;
         }
         // The head copies while the others copy.
         self.take(me, source, to)?;
@@ -326,7 +328,7 @@ impl Team {
             return Ok(());
         }
         // SAFETY: the source lies in this PE's segment, and the room in the head's.
-        unsafe { self.put_and_tell(step, (head, self.nodes().place), to, self.here(from)) }
+        unsafe { self.put_and_notify_line(step, (head, self.nodes().place), to, self.here(from)) }
     }
 
     /// Puts the blocks of runs of ranks into the same room of another head, and tells it.
@@ -348,7 +350,7 @@ impl Team {
             self.pe().fence()?;
         }
         // SAFETY: as above.
-        unsafe { self.put_and_tell(step, to, place(last), self.here(place(last))) }
+        unsafe { self.put_and_notify_line(step, to, place(last), self.here(place(last))) }
     }
 
     /// Brings the blocks of all members into one room of each head, in the order of ranks: the
@@ -364,7 +366,7 @@ impl Team {
         let head = nodes.here()[0];
         if asks && me == head {
             let step = self.step(false)?;
-            self.tell(step, nodes.here(), 0)?;
+            self.notify_line(step, nodes.here(), 0)?;
             self.publish_relayed(step);
         } else if asks {
             let step = self.step(false)?;
@@ -377,7 +379,7 @@ impl Team {
         self.contribute(step, head, room.part(me * each, each), from)?;
         if me == head {
             self.disseminate(step, nodes, room, asks)?;
-            self.tell(step, nodes.here(), 0)?;
+            self.notify_line(step, nodes.here(), 0)?;
         } else {
             self.await_line(step, 0)?;
         }
@@ -404,7 +406,7 @@ impl Team {
         let (data, come) = (|round: usize| 2 * round, |round: usize| 2 * round + 1);
         for round in 0..if asks { rounds(all) } else { 0 } {
             let (node, head) = partner(all - (1 << round));
-            self.tell(step, &[head], nodes.far_line(node, come(round)))?;
+            self.notify_line(step, &[head], nodes.far_line(node, come(round)))?;
         }
         self.await_node(step, nodes)?;
         for round in 0..rounds(all) {
@@ -438,7 +440,7 @@ impl Team {
         if self.rank() == head {
             self.await_node(step, self.nodes())?;
         } else {
-            self.tell(step, &[head], self.nodes().place)?;
+            self.notify_line(step, &[head], self.nodes().place)?;
         }
         self.publish_relayed(step);
         given
@@ -462,7 +464,7 @@ impl Team {
         // Lanes keep their destinations until all near members have copied.
         let given = self.check_near();
         let step = self.step(false)?;
-        self.tell(step, &nodes.here()[..lanes], nodes.place)?;
+        self.notify_line(step, &nodes.here()[..lanes], nodes.place)?;
         if nodes.place < lanes {
             self.await_node(step, nodes)?;
         }
@@ -477,7 +479,7 @@ impl Team {
         let part = |lane: usize| chain.part(lane, from.bytes);
         // N2: both steps together are a meeting.
         let step = self.step(false)?;
-        self.tell(step, &here[..lanes], place)?;
+        self.notify_line(step, &here[..lanes], place)?;
         if is_lane {
             self.await_node(step, nodes)?;
         }
@@ -487,7 +489,7 @@ impl Team {
             let Range { start, end } = part(place);
             let cut = |whole: SymmetricRange| whole.part(start, end - start);
             self.lane(chain, step, cut(to), cut(from))?;
-            self.tell(step, here, place)?;
+            self.notify_line(step, here, place)?;
         }
         for lane in (0..lanes).filter(|&lane| lane != place) {
             self.await_line(step, lane)?;
@@ -521,7 +523,7 @@ impl Team {
         unsafe { shm::copy(own.ptr(), self.here(from), from.bytes) };
         if node > 0 {
             let (rank, line) = peer(node - 1, FREE);
-            self.tell(step, &[rank], line)?;
+            self.notify_line(step, &[rank], line)?;
             heard(PREFIX)?;
         }
         self.add_node(chain, &mut own, to, from)?;
@@ -529,12 +531,12 @@ impl Team {
         if node < last {
             heard(FREE)?;
             // SAFETY: the part lies in this PE's segment, and its counterpart in another's.
-            unsafe { self.put_and_tell(step, peer(node + 1, PREFIX), to, self.here(to)) }?;
+            unsafe { self.put_and_notify_line(step, peer(node + 1, PREFIX), to, self.here(to)) }?;
             return heard(TOTAL);
         }
         for other in 0..last {
             // SAFETY: as above. The lane there has read its prefix, and has passed it on.
-            unsafe { self.put_and_tell(step, peer(other, TOTAL), to, self.here(to)) }?;
+            unsafe { self.put_and_notify_line(step, peer(other, TOTAL), to, self.here(to)) }?;
         }
         Ok(())
     }

@@ -347,19 +347,17 @@ const OPERATORS: [WordOperator; 7] = [
 
 /// Kind, operator and root of a collective, as numbers.
 fn collective(what: NetworkCollective) -> (u8, u8, u32) {
-    let number = |operator| {
-        OPERATORS.iter().position(|&other| other == operator).expect("all are in the list") as u8
-    };
+    let number = |operator| number_in(&OPERATORS, operator);
     match what {
         NetworkCollective::Broadcast { root } => (0, 0, root),
-        NetworkCollective::Reduce { root, operator } => (1, number(operator), root),
-        NetworkCollective::AllReduce(operator) => (2, number(operator), 0),
-        NetworkCollective::Scan(operator) => (3, number(operator), 0),
+        NetworkCollective::Reduce { root, operator } => (1, number(&operator), root),
+        NetworkCollective::AllReduce(operator) => (2, number(&operator), 0),
+        NetworkCollective::Scan(operator) => (3, number(&operator), 0),
     }
 }
 
 fn collective_of(kind: u8, operator: u8, root: u32) -> Option<NetworkCollective> {
-    let operator = *OPERATORS.get(usize::from(operator))?;
+    let operator = listed(&OPERATORS, operator)?;
     match kind {
         0 => Some(NetworkCollective::Broadcast { root }),
         1 => Some(NetworkCollective::Reduce { root, operator }),
@@ -432,6 +430,11 @@ fn signal_of(words: [u64; WORDS], flags: u8) -> Option<Option<Signal>> {
     Some(Some(Signal { at: place_of([words[4], words[5]]), op, value: words[6] }))
 }
 
+/// The value at a place of the list of its kind.
+fn listed<T: Copy>(list: &[T], number: u8) -> Option<T> {
+    list.get(usize::from(number)).copied()
+}
+
 /// The place of a value in the list of its kind.
 fn number_in<T: PartialEq>(list: &[T], value: &T) -> u8 {
     list.iter().position(|other| other == value).expect("all are in the list") as u8
@@ -439,24 +442,30 @@ fn number_in<T: PartialEq>(list: &[T], value: &T) -> u8 {
 
 fn atomic_words(at: FarAddress, size: u8, what: Atomic) -> [u64; WORDS] {
     let (what, operand, new) = match what {
-        Atomic::Op(op, operand) => {
-            let number = OPERATIONS.iter().position(|&other| other == op);
-            (number.expect("all are in the list") as u8, operand, 0)
-        }
+        Atomic::Op(op, operand) => (number_in(&OPERATIONS, &op), operand, 0),
         Atomic::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
     };
     words(front(kind::ATOMIC, size, what, 0), at, [operand, new])
 }
 
+/// The operation in the words of an atomic; `number` stands in the front.
+fn atomic_of(words: [u64; WORDS], number: u8) -> Option<Atomic> {
+    if number == COMPARE_SWAP {
+        return Some(Atomic::CompareSwap { expected: words[3], new: words[4] });
+    }
+    Some(Atomic::Op(listed(&OPERATIONS, number)?, words[3]))
+}
+
 fn park_words(due: Option<Due>, what: Awaited) -> [u64; WORDS] {
     let flags = due.map_or(0, |due| DUE | if due.vain { VAIN } else { 0 });
-    let front = front(kind::PARK, 0, number_of(what), flags);
+    let front = front(kind::PARK, 0, number_in(&Awaited::ALL, &what), flags);
     timed(front, due.map_or(Duration::ZERO, |due| due.at))
 }
 
-fn number_of(what: Awaited) -> u8 {
-    let number = Awaited::ALL.iter().position(|&other| other == what);
-    number.expect("all are in the list") as u8
+/// When a parked PE goes on by itself, if it does.
+fn due_of(words: [u64; WORDS], flags: u8) -> Option<Due> {
+    let due = Due { at: Duration::from_nanos(words[1]), vain: flags & VAIN != 0 };
+    (flags & DUE != 0).then_some(due)
 }
 
 fn await_words(offset: u64, test: Test, what: Awaited) -> [u64; WORDS] {
@@ -466,7 +475,16 @@ fn await_words(offset: u64, test: Test, what: Awaited) -> [u64; WORDS] {
         Test::Bytes { mask, phase } => (BYTES, phase, mask),
     };
     let at = FarAddress { offset, ..NOWHERE };
-    words(front(kind::AWAIT, 0, number_of(what), flags), at, [phase, mask])
+    words(front(kind::AWAIT, 0, number_in(&Awaited::ALL, &what), flags), at, [phase, mask])
+}
+
+fn test_of(words: [u64; WORDS], flags: u8) -> Option<Test> {
+    match flags {
+        0 => Some(Test::AtLeast(words[3])),
+        EQUAL => Some(Test::Equal(words[3])),
+        BYTES => Some(Test::Bytes { phase: words[3], mask: words[4] }),
+        _ => None,
+    }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -584,25 +602,16 @@ impl Ask {
                 to: at,
                 len: len()?,
                 signal: signal_of(words, flags)?,
-                step: *COMMAND_STEPS.get(usize::from(what))?,
+                step: listed(&COMMAND_STEPS, what)?,
             },
             kind::KEY => Ask::Key {
                 pe: at.pe,
                 region: at.region,
                 key: words[3],
-                step: *KEY_STEPS.get(usize::from(what))?,
+                step: listed(&KEY_STEPS, what)?,
             },
             kind::GET => Ask::Get { from: at, len: len()? },
-            kind::ATOMIC => {
-                let what = match OPERATIONS.get(usize::from(what)) {
-                    Some(&op) => Atomic::Op(op, words[3]),
-                    None if what == COMPARE_SWAP => {
-                        Atomic::CompareSwap { expected: words[3], new: words[4] }
-                    }
-                    None => return None,
-                };
-                Ask::Atomic { at, size, what }
-            }
+            kind::ATOMIC => Ask::Atomic { at, size, what: atomic_of(words, what)? },
             kind::FENCE => Ask::Fence,
             kind::QUIET => Ask::Quiet,
             kind::IS_QUIET => Ask::IsQuiet,
@@ -633,22 +642,15 @@ impl Ask {
             kind::RECEIVE => Ask::Receive { group: at.pe, len: len()? },
             kind::LEAVE => Ask::Leave { group: at.pe },
             kind::LOOK => Ask::Look,
-            kind::PARK => Ask::Park {
-                due: (flags & DUE != 0)
-                    .then(|| Due { at: Duration::from_nanos(words[1]), vain: flags & VAIN != 0 }),
-                what: *Awaited::ALL.get(usize::from(what))?,
-            },
+            kind::PARK => {
+                Ask::Park { due: due_of(words, flags), what: listed(&Awaited::ALL, what)? }
+            }
             kind::COMPUTE => Ask::Compute { time: Duration::from_nanos(words[1]) },
             kind::MARK => Ask::Mark { offset: at.offset, value: words[3] },
             kind::AWAIT => Ask::Await {
                 offset: at.offset,
-                test: match flags {
-                    0 => Test::AtLeast(words[3]),
-                    EQUAL => Test::Equal(words[3]),
-                    BYTES => Test::Bytes { phase: words[3], mask: words[4] },
-                    _ => return None,
-                },
-                what: *Awaited::ALL.get(usize::from(what))?,
+                test: test_of(words, flags)?,
+                what: listed(&Awaited::ALL, what)?,
             },
             _ => return None,
         })

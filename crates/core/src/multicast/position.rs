@@ -49,7 +49,7 @@ impl PositionLine {
     }
 
     /// Stores what [`received`](Self::received) gives, where only this PE writes it.
-    pub(super) fn tell_received(self, position: u64) {
+    pub(super) fn report_received(self, position: u64) {
         // SAFETY: as above.
         unsafe {
             shm::store(self.0.wrapping_add(offset_of!(ReaderLine, received)).cast(), position);

@@ -55,7 +55,7 @@ impl Layer for List {
 pub(crate) fn set(pe: &Arc<Pe>, offset: u64) -> Quick<()> {
     let queue = Queue::new(pe, offset);
     queue.set().inspect_err(|_| {
-        if let Some(before) = queue.left_behind() {
+        if let Some(before) = queue.abandoned_behind() {
             leave(pe, Place { offset, before, is_followed: false });
         }
     })

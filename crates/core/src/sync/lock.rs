@@ -187,14 +187,14 @@ pub(crate) struct Queue<'a> {
     /// This PE's own word.
     own: *mut u8,
     /// Where a wait has failed, and its place stays in the queue: the PE before.
-    left_behind: Cell<Option<usize>>,
+    abandoned_behind: Cell<Option<usize>>,
 }
 
 impl<'a> Queue<'a> {
     /// The lock in the words at `offset`, which are aligned and lie in the segments.
     #[inline]
     pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
-        Queue { pe, offset, own: pe.local(offset), left_behind: Cell::new(None) }
+        Queue { pe, offset, own: pe.local(offset), abandoned_behind: Cell::new(None) }
     }
 
     /// Waits for the lock.
@@ -379,7 +379,7 @@ impl<'a> Queue<'a> {
         // What is kept stays so for a while, as its owner may come back.
         let mut seen = 0;
         let mut rarely = Rarely::default();
-        let patient = || {
+        let look = || {
             if !rarely.now() {
                 return state();
             }
@@ -387,16 +387,16 @@ impl<'a> Queue<'a> {
             let is_left = is_kept(kept) && std::mem::replace(&mut seen, kept) == kept;
             if is_left && self.take_kept(before) { Some(HELD) } else { state() }
         };
-        let answered = || state().or_else(|| self.take_kept(before).then_some(HELD));
+        let look_to_the_end = || state().or_else(|| self.take_kept(before).then_some(HELD));
         // Where the wait fails, this PE keeps its claim and stays in the queue. The thread leaves
         // its place to the PE's other waits; but after a death, when all waits for the lock fail.
-        let state = match wait::paced_polling(self.pe, patient) {
+        let state = match wait::paced_polling(self.pe, look) {
             Some(state) => state,
             None => {
-                let answer = self.terms(|terms| wait::until(self.pe, terms, answered));
+                let answer = self.terms(|terms| wait::until(self.pe, terms, look_to_the_end));
                 answer.inspect_err(|error| {
                     let all_fail = matches!(**error, Error::PeerFailed { .. });
-                    self.left_behind.set((!all_fail).then_some(before));
+                    self.abandoned_behind.set((!all_fail).then_some(before));
                 })?
             }
         };
@@ -420,8 +420,8 @@ impl<'a> Queue<'a> {
 
     /// Where [`set`](Self::set) has failed and left a place in the queue: the PE before.
     #[cold]
-    pub(crate) fn left_behind(&self) -> Option<usize> {
-        self.left_behind.get()
+    pub(crate) fn abandoned_behind(&self) -> Option<usize> {
+        self.abandoned_behind.get()
     }
 
     /// Passes on what has come to a place that nobody waits in: the lock, or word that this is

@@ -13,7 +13,7 @@
 //! | [`notify`](Team::notify) | sends a line to some members |
 //! | [`push`](Team::push) | through a fabric: puts data longer than a line into members' memory, then notifies them |
 //! | [`await_from`](Team::await_from) | awaits the lines of some members; a collective awaits every line that is sent to it |
-//! | [`tell_copied`](Team::tell_copied) | notifies all others by one write that the network copies |
+//! | [`notify_copied`](Team::notify_copied) | notifies all others by one write that the network copies |
 //! | [`serve`](Team::serve) | at a root: awaits all members, and sends each its data as soon as that member has come: a put, then a notification |
 //! | [`meet`](Team::meet) | awaits all members, in a step in which each notifies all: a **meeting** |
 //! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting with eager buffers: each member fills its own, which others read; or, through a fabric, a part of every member's |
@@ -49,7 +49,7 @@
 //! inside of its step (I3).
 //!
 //! **Steps that go by nodes** (`collective/nodes.rs`) number a member's lines otherwise than by
-//! ranks, so they have lines in large teams, too. They call `put_and_tell` and `await_lines`. A
+//! ranks, so they have lines in large teams, too. They call `put_and_notify_line` and `await_lines`. A
 //! member that has ended its part of such a step says so in a word of its own: others may still
 //! wait for what it sent by a third member, and see there that it left nothing undone.
 //!
@@ -177,7 +177,7 @@ impl Team {
                 // SAFETY: the place lies in this PE's segment.
                 unsafe { copies.write(offset, self.here(place), place.bytes) }?;
             }
-            return self.tell_copied(step, copies);
+            return self.notify_copied(step, copies);
         }
         let others = || ranks.clone().filter(|&rank| rank != me);
         // Nothing here depends on the memory that others write.
@@ -241,7 +241,7 @@ impl Team {
                 unsafe { copies.write(to.offset, from, to.bytes) }?;
             }
             return match (self.steps().lines, step.meeting) {
-                (true, _) => self.tell_copied(step, copies),
+                (true, _) => self.notify_copied(step, copies),
                 (false, true) => Ok(()),
                 (false, false) => self.pass_barrier(),
             };
@@ -274,7 +274,7 @@ impl Team {
             return Ok(unsafe { self.deliver(rank, to, from) }?);
         }
         // SAFETY: as above; this member has a line in the other's segment.
-        unsafe { self.put_and_tell(step, (rank, self.rank()), to, from) }
+        unsafe { self.put_and_notify_line(step, (rank, self.rank()), to, from) }
     }
 
     /// Puts data into a member's `to`, then notifies it by one of its lines.
@@ -282,7 +282,7 @@ impl Team {
     /// # Safety
     /// `from` is readable for the place's bytes and does not overlap with the place. The line is
     /// this member's in this step.
-    pub(crate) unsafe fn put_and_tell(
+    pub(crate) unsafe fn put_and_notify_line(
         &self,
         step: Step,
         (rank, line): (usize, usize),
@@ -319,7 +319,7 @@ impl Team {
     }
 
     /// Notifies all other members by one write that the network copies.
-    pub(crate) fn tell_copied(&self, step: Step, copies: &Copies) -> Quick<()> {
+    pub(crate) fn notify_copied(&self, step: Step, copies: &Copies) -> Quick<()> {
         let line = self.line_at(step, self.rank());
         Ok(copies.store(line + offset_of!(StepLine, number) as u64, step.number)?)
     }
@@ -370,12 +370,12 @@ impl Team {
     /// Whether a member's message has come; true for this member itself.
     #[inline]
     fn has_come(&self, step: Step, rank: usize) -> bool {
-        rank == self.rank() || self.has_been_told(step, rank)
+        rank == self.rank() || self.is_notified(step, rank)
     }
 
     /// Whether the message of a line has come.
     #[inline]
-    fn has_been_told(&self, step: Step, line: usize) -> bool {
+    fn is_notified(&self, step: Step, line: usize) -> bool {
         let number = self.line(step, line).wrapping_add(offset_of!(StepLine, number));
         // SAFETY: an aligned word of a line in this PE's segment.
         unsafe { shm::load(number.cast::<u64>()) == step.number }
@@ -389,7 +389,7 @@ impl Team {
     pub(crate) fn await_lines(&self, step: Step, lines: Range<usize>) -> Quick<()> {
         let mut next = lines.start;
         self.wait_in_step(&|pe| self.has_relayed(step, pe), || {
-            while next < lines.end && self.has_been_told(step, next) {
+            while next < lines.end && self.is_notified(step, next) {
                 next += 1;
             }
             (next == lines.end).then_some(())

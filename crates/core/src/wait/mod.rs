@@ -139,16 +139,17 @@ fn stay_awake<R>(
     let interference = Interference::of(pe);
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
-    let most = if pe.is_all_far() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
-    let patience = AWAKE_CYCLES * sharing;
+    let longest_cycles =
+        if pe.is_all_far() { FAR_GAP_CYCLES } else { GAP_CYCLES * sharing.min(MOST_GAPS) };
+    let awake_cycles = AWAKE_CYCLES * sharing;
     let mut last = start;
-    while last.saturating_sub(start) < patience {
+    while last.saturating_sub(start) < awake_cycles {
         let found = match policy.round(pe, &terms, last, look) {
             ControlFlow::Continue(found) => found,
             ControlFlow::Break(end) => return Ok(end),
         };
         let now = cycles();
-        let mut gap = now.saturating_sub(last) > most;
+        let mut gap = now.saturating_sub(last) > longest_cycles;
         if found.is_some() {
             if gap {
                 disturbed(pe, &interference, now);
@@ -158,7 +159,7 @@ fn stay_awake<R>(
         let moved = pe.progress();
         // What a fabric does takes its time, but finding nothing takes little.
         last = if pe.has_fabric() { cycles() } else { now };
-        gap |= pe.is_all_far() && !moved && last.saturating_sub(now) > most;
+        gap |= pe.is_all_far() && !moved && last.saturating_sub(now) > longest_cycles;
         if gap {
             disturbed(pe, &interference, last);
         }

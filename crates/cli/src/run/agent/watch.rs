@@ -81,6 +81,36 @@ pub struct Watch<'a> {
     signals: Signals,
 }
 
+/// What the agent keeps of the processes that it has started.
+#[derive(Default)]
+struct Started {
+    /// Standard output and error of each.
+    outputs: Vec<[Option<OwnedFd>; 2]>,
+    /// As the system numbers them.
+    numbers: Vec<i32>,
+    /// PE 0 reads the launcher's input.
+    input: Option<Input>,
+}
+
+impl Started {
+    fn start(
+        &mut self,
+        pe: usize,
+        seat: OwnedFd,
+        starts: &mut Starts,
+        job: &JobFile,
+    ) -> Result<Child> {
+        let mut extras = Extras { seat: Some(seat), stdin: None };
+        if pe == 0 {
+            let (pipe, stdin) = Input::new()?;
+            (self.input, extras.stdin) = (Some(pipe), Some(stdin));
+        }
+        let (child, _) = starts.start(pe, job, &extras)?;
+        self.numbers.push(child.pid.as_raw_pid());
+        Ok(child)
+    }
+}
+
 impl<'a> Watch<'a> {
     /// Starts the PEs.
     pub fn begin(
@@ -115,35 +145,29 @@ impl<'a> Watch<'a> {
         let keepers = Keepers::start(ready.binding.shared_cpus(), &job);
         let mut processes = Processes::new(first, family, job);
         processes.order_elsewhere();
-        let (mut outputs, mut numbers, mut input) = (Vec::new(), Vec::new(), None);
+        let mut started = Started::default();
         for pe in first..first + near {
-            let mut extras = Extras { seat: Some(switchboard.seat(pe)?), stdin: None };
-            if pe == 0 {
-                let (pipe, stdin) = Input::new()?;
-                (input, extras.stdin) = (Some(pipe), Some(stdin));
-            }
-            let (child, _) = starts.start(pe, processes.job(), &extras)?;
-            let Child { pid, pidfd, stdout, stderr } = child;
-            processes.adopt(pid, pidfd, &line.events)?;
-            for (target, fd) in [&stdout, &stderr].into_iter().enumerate() {
+            let seat = switchboard.seat(pe)?;
+            let child = started.start(pe, seat, &mut starts, processes.job())?;
+            for (target, fd) in [&child.stdout, &child.stderr].into_iter().enumerate() {
                 listen(&output, fd, token(pe - first, target))?;
             }
-            outputs.push([Some(stdout), Some(stderr)]);
-            numbers.push(pid.as_raw_pid());
+            processes.adopt(child.pid, child.pidfd, &line.events)?;
+            started.outputs.push([Some(child.stdout), Some(child.stderr)]);
         }
         for text in ready.notes {
             line.send(&ToLauncher::Say { text });
         }
-        line.send(&ToLauncher::Started { processes: numbers });
+        line.send(&ToLauncher::Started { processes: started.numbers });
         Ok(Watch {
             line,
             first,
             npes,
-            outputs,
+            outputs: started.outputs,
             output,
             reading: true,
             owed: 0,
-            input,
+            input: started.input,
             told: vec![State::Joined; near],
             deaths: Deaths::default(),
             exiting: false,

@@ -35,6 +35,14 @@ impl Form {
         word == "table" || word.starts_with("json:") || word.starts_with("html:")
     }
 
+    /// The file that it goes to.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Form::Table => None,
+            Form::Json(path) | Form::Html(path) => Some(path),
+        }
+    }
+
     /// Writes it: a table on standard error, everything else into its file.
     fn write(&self, file: Option<File>, report: &Report) -> Result<()> {
         let (text, path) = match self {
@@ -74,13 +82,7 @@ impl Forms {
             File::create(path)
                 .with_context(|| format!("cannot write the statistics to {}", path.display()))
         };
-        let open = |form: &Form| -> Result<_> {
-            let file = match form {
-                Form::Table => None,
-                Form::Json(path) | Form::Html(path) => Some(create(path)?),
-            };
-            Ok((form.clone(), file))
-        };
+        let open = |form: &Form| Ok((form.clone(), form.file().map(create).transpose()?));
         let all = forms.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok((!all.is_empty()).then_some(Forms(all)))
     }

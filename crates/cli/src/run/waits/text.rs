@@ -56,6 +56,7 @@ impl Saying {
                 let verb = if many { "have" } else { "has" };
                 format!("PE {who} {verb} waited {} {text}", time(*waited))
             }
+            None if many => format!("PE {who}, each: {text}"),
             None => format!("PE {who}: {text}"),
         }
     }

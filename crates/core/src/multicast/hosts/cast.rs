@@ -87,7 +87,7 @@ impl Cast {
     /// Sends what the window allows, and shows how far that is. Heads get the rest by themselves.
     fn send(&self, work: &mut Work) {
         self.send_datagrams(work);
-        self.front.tell_received(work.sent);
+        self.front.report_received(work.sent);
     }
 
     fn send_datagrams(&self, work: &mut Work) {
