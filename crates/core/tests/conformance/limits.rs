@@ -527,7 +527,7 @@ fn more_threads_than_places(setup: Setup) {
     if setup.is_libfabric() {
         return;
     }
-    for run in setup.runs(&[2]) {
+    for run in setup.many_runs(&[2], 1) {
         calls(run, |job, calls| {
             let mutex = Mutex::new(job, &0u64)?;
             let shadowed = Mutex::with_shadow(job, &0u64)?;

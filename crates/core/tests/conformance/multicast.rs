@@ -149,7 +149,7 @@ fn stream(
 }
 
 fn blocks_arrive(setup: Setup) {
-    let blocks = if reads_in_place(setup) { 2000 } else { 150 };
+    let blocks = if reads_in_place(setup) { 600 } else { 100 };
     for run in setup.runs(&[1, 2, 3, 5, 9]) {
         run.job(move |job| {
             for capacity in [0, 4096, 1 << 16] {

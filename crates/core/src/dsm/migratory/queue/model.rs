@@ -9,7 +9,7 @@
 use super::{Position, Queue, Word, World, beginning};
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 /// A PE's next operation.
 #[derive(Debug, Clone, Copy)]
@@ -335,6 +335,43 @@ impl State {
     }
 }
 
+/// A hash by folded products. The standard one took half of the time here.
+#[derive(Default)]
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // The first digits of pi and of e.
+        let (left, right) = (self.0 ^ 0x243F_6A88_85A3_08D3, word ^ 0xB7E1_5162_8AED_2A6B);
+        let product = u128::from(left) * u128::from(right);
+        self.0 = (product as u64 ^ (product >> 64) as u64).rotate_left(23).wrapping_add(word);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.write_u64(byte.into());
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Explores all states of PEs that make these calls, and gives their number. `true` is a call
 /// without a time limit.
 fn explore(calls: &[&[bool]], broken: Broken) -> usize {
@@ -342,7 +379,7 @@ fn explore(calls: &[&[bool]], broken: Broken) -> usize {
         calls.iter().map(|calls| calls.iter().filter(|&&time| time).count() as u64).sum::<u64>();
     let start = State::new(calls);
     // 64 bits of hash stand for a state: a collision among so few states is not to be expected.
-    let hasher = BuildHasherDefault::<DefaultHasher>::new();
+    let hasher = BuildHasherDefault::<Folded>::new();
     let mut seen = HashSet::from([hasher.hash_one(&start)]);
     let mut open = vec![start];
     while let Some(mut state) = open.pop() {
