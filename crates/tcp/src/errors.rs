@@ -16,6 +16,13 @@ pub(crate) fn failed(problem: String) -> Error {
     Error::Fabric { fabric: NAME, problem, call: None }
 }
 
+/// Why there is no stream to `pe` where this process has no descriptor left.
+pub(crate) fn no_room(pe: u32) -> String {
+    format!(
+        "no stream to PE {pe}: this process has as many open descriptors as it may. Raise `ulimit -n`, also the hard limit, or close files"
+    )
+}
+
 /// What an operation fails with that its target did not allow.
 pub(crate) fn refused(pe: u32) -> Error {
     failed(format!(

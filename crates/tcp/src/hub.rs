@@ -416,7 +416,7 @@ impl Hub {
                 peer.unheard += 1;
                 if peer.unheard > MOST_UNHEARD {
                     let why = format!(
-                        "PE {pe} has ended {MOST_UNHEARD} streams before it said anything: it has given up this PE, or another process took its place"
+                        "PE {pe} has ended {MOST_UNHEARD} streams before it said anything: it has given up this PE, it has no room for a descriptor (`ulimit -n`), or another process took its place"
                     );
                     self.fail(pe, Some(why));
                 } else if !peer.asked {

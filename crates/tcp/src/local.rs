@@ -220,9 +220,17 @@ impl LocalBroker {
         }
     }
 
-    fn accept(&self, state: &mut State) {
+    fn accept(&self, state: &mut State) -> Result<()> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        while let Ok(socket) = accept_with(&self.listener, flags) {
+        loop {
+            let socket = match accept_with(&self.listener, flags) {
+                Ok(socket) => socket,
+                // Whose it is cannot be read.
+                Err(answer @ (Errno::MFILE | Errno::NFILE)) => {
+                    return Err(system("accept of another PE's stream", answer));
+                }
+                Err(_) => return Ok(()),
+            };
             let watched = epoll::add(&self.epoll, &socket, EventData::new_u64(0), EventFlags::IN);
             if !is_ours(&socket) || watched.is_err() {
                 continue;
@@ -297,7 +305,7 @@ impl Broker for LocalBroker {
                 self.try_pending(state);
             }
             self.listen_to_half_open(state);
-            self.accept(state);
+            self.accept(state)?;
         }
         Ok(state.ready.pop_front())
     }

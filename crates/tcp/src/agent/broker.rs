@@ -4,6 +4,7 @@ use super::channel::{self, Kind, Message, Received};
 use super::job::{Description, MOST_BYTES};
 use super::sealed;
 use crate::broker::{Broker, Event};
+use crate::errors::no_room;
 use memonet_core::unstable::fabric::Record;
 use memonet_core::unstable::settings::ENV_AGENT_FD;
 use memonet_core::{Error, Result};
@@ -115,18 +116,10 @@ impl Broker for AgentBroker {
         let Some(Message { kind, number: pe, text, fd }) = next(&self.channel)? else {
             return Ok(None);
         };
-        let no_room = "this process has no room for another descriptor: raise `ulimit -n`";
         Ok(Some(match (kind, fd) {
             (Kind::Connected, Some(socket)) => Event::Connected { pe, socket },
             (Kind::Accepted, Some(socket)) => Event::Accepted { pe, socket },
-            (Kind::Connected, None) => Event::Refused { pe, why: no_room.into() },
-            (Kind::Accepted, None) => {
-                return Err(Error::System {
-                    call: format!("taking a stream of PE {pe}"),
-                    answer: Errno::MFILE.into(),
-                    hint: "Raise `ulimit -n`",
-                });
-            }
+            (Kind::Connected | Kind::Accepted, None) => Event::Refused { pe, why: no_room(pe) },
             (Kind::Refused, _) => Event::Refused { pe, why: text },
             (Kind::Unreached, _) => Event::Unreached { pe },
             _ => return Err(garbage()),
