@@ -309,10 +309,10 @@ fn streams_to_all_pes_have_room() {
     let limited = format!("ulimit -Sn 28 && exec {} count", pe());
     let ended = run_on("a:20,b:20", &["sh", "-c", &limited]);
     assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
-    // The hard limit is as low. Either end of a stream may notice first.
-    let ended = run_on("a:20,b:20", &["sh", "-c", &limited.replace("-Sn", "-n")]);
+    // The hard limit is as low. Whichever end gives up first, the cause is told.
+    let ended = run_on("a:20,b:20", &["sh", "-c", &limited.replace("-Sn 28", "-n 22")]);
     assert_ne!(ended.status, 0);
-    assert!(ended.stderr.contains("`ulimit -n`"), "{ended:?}");
+    assert!(ended.stderr.contains("Raise `ulimit -n`, also the hard limit"), "{ended:?}");
 }
 
 #[test]

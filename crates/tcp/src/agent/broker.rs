@@ -119,7 +119,13 @@ impl Broker for AgentBroker {
         Ok(Some(match (kind, fd) {
             (Kind::Connected, Some(socket)) => Event::Connected { pe, socket },
             (Kind::Accepted, Some(socket)) => Event::Accepted { pe, socket },
-            (Kind::Connected | Kind::Accepted, None) => Event::Refused { pe, why: no_room(pe) },
+            (Kind::Connected | Kind::Accepted, None) => {
+                let why = no_room(pe);
+                // Its end of the stream is closed. The peer may give up this PE before this call's
+                // error is seen, and knows no cause.
+                eprintln!("memonet: PE {}: {why}", self.me);
+                Event::Refused { pe, why }
+            }
             (Kind::Refused, _) => Event::Refused { pe, why: text },
             (Kind::Unreached, _) => Event::Unreached { pe },
             _ => return Err(garbage()),
