@@ -59,8 +59,16 @@ fn a_file_that_is_shown_is_checked() {
             format!("{text}\n[nic.more]\nwings = {{ value = 2, assumed = \"a test\" }}\n"),
             "nic.more.wings is unknown",
         ),
-        (text.replace("\"star\"", "\"chain\""), "topology.shape is chain"),
+        (text.replace("\"star\"", "\"chain\""), "topology.shape is \"chain\""),
         (format!("{text}{variant}"), "mine.toml/wide, line"),
+        // The variant runs, but the machine without it does not.
+        (
+            format!(
+                "{}\n[variant.right]\nnic.packet = {{ value = 1, unit = \"KiB\", assumed = \"a test\" }}\n",
+                text.replace("packet = { value = 1472", "packet = { value = 0")
+            ),
+            "mine.toml, line",
+        ),
     ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");

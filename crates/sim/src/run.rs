@@ -82,7 +82,7 @@ impl<R> Done<R> {
 }
 
 /// Runs `program` on each of `n` PEs of the machine. A PE that panics dies. Its panic is resumed
-/// here when all PEs have ended.
+/// here when all others have ended, or wait for what cannot come.
 ///
 /// # Errors
 /// [`Error::Machine`] for a wrong machine file; [`Error::Deadlock`], [`Error::Job`],
@@ -125,10 +125,11 @@ pub fn run<R>(
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
     let Finished { mut world, usage, panic, result } =
         Engine::new(world, tasks, &Left(&hosted)).run();
-    result?;
+    // Where others waited for the PE that died, its panic is the cause, and a deadlock follows.
     if let Some(panic) = panic {
         std::panic::resume_unwind(panic);
     }
+    result?;
     let results = results.into_inner().into_iter();
     Ok(Done {
         results: results

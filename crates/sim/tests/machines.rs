@@ -129,7 +129,25 @@ fn missing_parameters_are_named_with_what_may_be_a_misspelling() {
 }
 
 /// A change of the machine, the key on whose line the mistake is, and what the error says.
-const MISTAKES: [(&str, &str, &str, &str); 10] = [
+const MISTAKES: [(&str, &str, &str, &str); 13] = [
+    (
+        "gap = { value = 0, unit = \"us\"",
+        "gap = { value = 0, unit = \"cycles of sand\"",
+        "gap",
+        "clock.sand is missing, and nic.gap is in cycles of it",
+    ),
+    (
+        "remote_dma = { value = false",
+        "remote_dma = { value = \"false\"",
+        "remote_dma",
+        "nic.remote_dma is \"false\"; it must be true or false",
+    ),
+    (
+        ", assumed = \"the CPU and the link are slower than the NIC\"",
+        ", assumed = \"\"",
+        "gap",
+        "nic.gap needs a text as its assumed",
+    ),
     (
         "gap = { value = 0, unit = \"us\"",
         "gap = { value = 0, unit = \"fortnights\"",
@@ -173,7 +191,7 @@ const MISTAKES: [(&str, &str, &str, &str); 10] = [
         "shape = { value = \"star\"",
         "shape = { value = \"chain\"",
         "shape",
-        "topology.shape is chain; it must be one of direct, star, tree",
+        "topology.shape is \"chain\"; it must be one of direct, star, tree",
     ),
     ("kind = \"loggp\"", "kind = \"pigeon\"", "kind", "kind is \"pigeon\"; there are"),
 ];
@@ -220,6 +238,26 @@ fn what_is_no_machine_file_is_named_by_its_line() {
     );
 }
 
+/// Of a missing parameter, no clock is taken for the misspelling: clocks have any names.
+#[test]
+fn clocks_are_named_where_a_clock_is_missing() {
+    let clock = "\n[clock]\nsun = { value = 1, unit = \"MHz\", assumed = \"a test\" }\n";
+    let gap = complaint(&format!("{}{clock}", with("gap = ", "# gap = ")), None);
+    assert!(gap.contains("nic.gap is missing") && !gap.contains("sun"), "{gap}");
+}
+
+#[test]
+fn variants_can_be_named() {
+    for name in ["", "a/b"] {
+        let said = complaint(&format!("{}\n[variant.{name:?}]\n", text()), None);
+        assert!(said.contains("must have a name, without a slash"), "{said}");
+    }
+    // Of a variant that lacks a parameter, the others are no way out.
+    let lacking = format!("{}\n[variant.slow]\n", with("gap = ", "# gap = "));
+    assert!(complaint(&lacking, None).contains("or name one of the variants slow"));
+    assert!(!complaint(&lacking, Some("slow")).contains("or name"));
+}
+
 #[test]
 fn variants_differ_where_they_say() {
     let variants = format!(
@@ -245,4 +283,10 @@ fn unknown_names_are_answered_with_the_known() {
     let error = Machine::load("hypercube").unwrap_err().to_string();
     assert!(error.contains("rdma-100g"), "{error}");
     assert!(Machine::load("/nowhere/x.toml").unwrap_err().to_string().contains("cannot be read"));
+    // A file that has no end.
+    let endless = std::env::temp_dir().join(format!("endless-{}.toml", std::process::id()));
+    std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+    let error = Machine::load(endless.to_str().unwrap()).unwrap_err().to_string();
+    std::fs::remove_file(&endless).unwrap();
+    assert!(error.contains("no regular file"), "{error}");
 }

@@ -2,7 +2,7 @@
 //! the byte.
 
 use memonet_core::{Cause, Cmp, Delivery, Error as JobError, Job, MulticastOptions};
-use memonet_sim::nic::memory_slot::command::route;
+use memonet_sim::nic::memory_slot::command::{self, Looks, route};
 use memonet_sim::packet::{Destination, Node};
 use memonet_sim::{Done, Error, Host, Machine, Options, Ps, now, run};
 use std::time::Duration;
@@ -205,6 +205,31 @@ fn a_network_that_loses_most_is_not_stuck() {
         block.last().copied()
     });
     assert_eq!(done.unwrap().results[1..], [Some(19), Some(19)]);
+}
+
+#[test]
+fn a_run_has_a_pe() {
+    let error = run(&machine(), 0, &Options::default(), |_| ()).unwrap_err().to_string();
+    assert!(error.contains("a job has at least one PE"), "{error}");
+}
+
+/// A command of a NIC hears of no death, so who waits for it waits for ever. The panic is the cause.
+#[test]
+fn a_panic_goes_before_the_deadlock_that_it_causes() {
+    let ended = std::panic::catch_unwind(|| {
+        let machine = Machine::load("dimmnet-1/D").unwrap();
+        run(&machine, 2, &Options::default(), |job| {
+            if job.pe() == 0 {
+                std::panic::resume_unwind(Box::new("deliberate"));
+            }
+            let come = command::wait(0x7000, 4, 0xffff_ffff, 1, Looks::Words);
+            // SAFETY: waiting writes no memory of programs.
+            unsafe { Host::here().command(come) }.map(drop)
+        })
+        .map(drop)
+    });
+    let panic = ended.expect_err("the panic goes on");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"deliberate"));
 }
 
 #[test]

@@ -80,6 +80,12 @@ fn names_of_variants(name: &str, machine: &Machine) -> Vec<String> {
     machine.variants().iter().map(|variant| format!("{name}/{variant}")).collect()
 }
 
+/// Whether the mistake is that a parameter is missing. Then variants may have it.
+fn lacks(machine: &Machine, error: &MachineError) -> bool {
+    let missing = |key: &str| machine.parameters().all(|(other, _)| other != key);
+    error.key.as_deref().is_some_and(missing)
+}
+
 /// The variants of which the machine is one that runs: none, if it runs as it is.
 ///
 /// # Errors
@@ -90,8 +96,14 @@ fn needed_variants(name: &str, machine: &Machine) -> Result<Vec<String>, Machine
         machine.check()?;
         return Ok(Vec::new());
     }
+    // A mistake in a number that all variants replace is a mistake all the same.
+    let runs = match machine.check() {
+        Ok(()) => true,
+        Err(error) if lacks(machine, &error) => false,
+        Err(error) => return Err(error),
+    };
     variants.iter().try_for_each(|variant| Machine::load(variant)?.check())?;
-    Ok(if machine.check().is_ok() { Vec::new() } else { variants })
+    Ok(if runs { Vec::new() } else { variants })
 }
 
 fn show(mut out: impl Write, name: &str) -> Result<()> {

@@ -93,6 +93,9 @@ impl Hosted {
     /// writes nothing else; and those fabrics keep the contract of
     /// [`fabric`](crate::endpoint::fabric).
     pub unsafe fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
+        if npes == 0 {
+            return Err(Error::misuse("a job has at least one PE"));
+        }
         // The host runs all PEs on one CPU.
         let control = JobFile::create_within(Self::MOST, npes, 1, segment)?.into_control()?;
         Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })

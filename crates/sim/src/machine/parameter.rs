@@ -35,6 +35,16 @@ pub enum Value {
     Flag(bool),
 }
 
+impl Value {
+    /// The value as errors quote it, who must tell the text "true" from the flag.
+    pub(super) fn written(&self) -> String {
+        match self {
+            Value::Text(text) => format!("{text:?}"),
+            Value::Number(_) | Value::Flag(_) => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

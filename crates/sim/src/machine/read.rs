@@ -34,13 +34,17 @@ pub(super) fn load(name: &str) -> Result<Machine, MachineError> {
             ),
         });
     }
-    let text = std::fs::read_to_string(path).map_err(|error| MachineError {
-        machine: path.into(),
-        line: None,
-        key: None,
-        problem: format!("cannot be read: {error}"),
-    })?;
+    let error = |problem| MachineError { machine: path.into(), line: None, key: None, problem };
+    let text = text_of(path).map_err(|problem| error(format!("cannot be read: {problem}")))?;
     parse(path, &text, variant)
+}
+
+/// The text of a file. Of a device or a pipe, reading might never end.
+fn text_of(path: &str) -> std::io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    std::fs::read_to_string(path)
 }
 
 fn built_in(name: &str) -> Option<(&'static str, &'static str, Option<&str>)> {
@@ -154,16 +158,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The name of a variant, which must be a section.
+    /// The name of a variant, which must be a section that can be named after a `/`.
     fn variant(&self, name: &str, item: &Item) -> Result<String, MachineError> {
-        match item.as_table_like() {
-            Some(_) => Ok(name.to_owned()),
-            None => Err(self.error(
-                item.span(),
-                Some(&format!("variant.{name}")),
-                "must be a section".into(),
-            )),
-        }
+        let problem = match item.as_table_like() {
+            Some(_) if name.is_empty() || name.contains('/') => "must have a name, without a slash",
+            Some(_) => return Ok(name.to_owned()),
+            None => "must be a section",
+        };
+        Err(self.error(item.span(), Some(&format!("variant.{name}")), problem.into()))
     }
 
     /// The variant, the variant that it is like, and so on.
@@ -243,11 +245,7 @@ impl Reader<'_> {
         for (name, part) in table.iter() {
             let text = || match part.as_str() {
                 Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-                _ => Err(self.error(
-                    part.span(),
-                    Some(key),
-                    format!("has a {name} that is not a text"),
-                )),
+                _ => Err(self.error(part.span(), Some(key), format!("needs a text as its {name}"))),
             };
             match name {
                 "value" => {

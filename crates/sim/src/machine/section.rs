@@ -13,12 +13,25 @@ impl Machine {
         Section { machine: self, path: name.into() }
     }
 
+    /// What may help where the file without a variant lacks a parameter.
+    fn hint_of_variants(&self) -> String {
+        if self.variant.is_some() || self.variants.is_empty() {
+            return String::new();
+        }
+        format!(", or name one of the variants {}", self.variants.join(", "))
+    }
+
     /// Names the unread parameters that no built-in machine of this kind has. When a parameter is
     /// missing, one of these may be its misspelling.
-    fn unknown_parameters(&self) -> String {
+    fn unknown_parameters(&self, missing: &str) -> String {
         let known = read::known(&self.kind);
+        // A clock has any name, so it can be the misspelling of no more than another clock.
+        let other = |key: &str| {
+            key.starts_with("program.")
+                || key.starts_with("clock.") && !missing.starts_with("clock.")
+        };
         let is_unknown = |(key, parameter): &(&String, &Parameter)| {
-            !parameter.used.get() && !key.starts_with("program.") && !known.contains(*key)
+            !parameter.used.get() && !other(key) && !known.contains(*key)
         };
         let mut unknown: Vec<_> = self.parameters.iter().filter(is_unknown).collect();
         unknown.sort_by_key(|(_, parameter)| parameter.line);
@@ -65,10 +78,7 @@ impl<'a> Section<'a> {
                 Ok(parameter)
             }
             None => {
-                let hint = match self.machine.variants.as_slice() {
-                    [] => String::new(),
-                    variants => format!(", or name one of the variants {}", variants.join(", ")),
-                };
+                let hint = self.machine.hint_of_variants();
                 let line = self
                     .path
                     .split('.')
@@ -76,7 +86,7 @@ impl<'a> Section<'a> {
                     .and_then(|outer| self.machine.sections.get(outer))
                     .copied();
                 let here = line.map_or("", |_| " in this section");
-                let unknown = self.machine.unknown_parameters();
+                let unknown = self.machine.unknown_parameters(&key);
                 let kind = &self.machine.kind;
                 Err(self.machine.error(
                     &key,
@@ -100,8 +110,24 @@ impl<'a> Section<'a> {
             Value::Number(number) if number.is_finite() && number >= 0.0 => {
                 Ok((number, &parameter.unit))
             }
-            _ => Err(self.error(name, format!("is {}; it must be a {what}", parameter.value))),
+            _ => {
+                let is = parameter.value.written();
+                Err(self.error(name, format!("is {is}; it must be a {what}")))
+            }
         }
+    }
+
+    /// The frequency of the clock in whose cycles a parameter of this section is.
+    fn clock(&self, name: &str, clock: &str) -> Result<f64, MachineError> {
+        let clocks = self.machine.section("clock");
+        let key = clocks.key(clock);
+        if self.machine.parameters.contains_key(&key) {
+            return clocks.megahertz(clock);
+        }
+        let line = self.machine.parameters.get(&self.key(name)).map(|parameter| parameter.line);
+        let hint = self.machine.hint_of_variants();
+        let problem = format!("is missing, and {} is in cycles of it{hint}", self.key(name));
+        Err(self.machine.error(&key, line, problem))
     }
 
     /// A length of time, in ps, ns, us, ms, s, or `cycles of` a clock of the section `clock`.
@@ -111,9 +137,7 @@ impl<'a> Section<'a> {
     pub fn time(&self, name: &str) -> Result<Ps, MachineError> {
         let (number, unit) = self.number(name, "time")?;
         let time = match unit.strip_prefix("cycles of ") {
-            Some(clock) => {
-                Ps((number * 1e6 / self.machine.section("clock").megahertz(clock)?).round() as u64)
-            }
+            Some(clock) => Ps((number * 1e6 / self.clock(name, clock)?).round() as u64),
             None => units::time(number, unit).ok_or_else(|| {
                 self.error(name, format!("has the unit {unit:?}; a time needs {}", units::TIMES))
             })?,
@@ -242,7 +266,8 @@ impl<'a> Section<'a> {
             .iter()
             .find(|(word, _)| matches!(&parameter.value, Value::Text(text) if text == word));
         found.map(|&(_, choice)| choice).ok_or_else(|| {
-            self.error(name, format!("is {}; it must be one of {words}", parameter.value))
+            let is = parameter.value.written();
+            self.error(name, format!("is {is}; it must be one of {words}"))
         })
     }
 
@@ -254,7 +279,10 @@ impl<'a> Section<'a> {
         let parameter = self.get(name, "flag")?;
         match parameter.value {
             Value::Flag(flag) => Ok(flag),
-            _ => Err(self.error(name, format!("is {}; it must be true or false", parameter.value))),
+            _ => {
+                let is = parameter.value.written();
+                Err(self.error(name, format!("is {is}; it must be true or false")))
+            }
         }
     }
 }
