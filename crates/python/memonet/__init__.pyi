@@ -120,7 +120,7 @@ class Job:
     def finalize(self) -> None: ...
     def compute(self, seconds: float) -> None: ...
     def exit(self, status: int = 0) -> None: ...
-    def team(self, pes: Sequence[int]) -> Team | None: ...
+    def team(self, pes: Iterable[int]) -> Team | None: ...
     def restricted(
         self,
         shape: int | Sequence[int],
@@ -190,7 +190,7 @@ class Window:
         value: float,
         *,
         timeout: float | None = None,
-        depends_on: Sequence[int] | None = None,
+        depends_on: Iterable[int] | None = None,
     ) -> Any: ...
     def wait_until_any(
         self,
@@ -199,7 +199,7 @@ class Window:
         value: float,
         *,
         timeout: float | None = None,
-        depends_on: Sequence[int] | None = None,
+        depends_on: Iterable[int] | None = None,
     ) -> int: ...
     def wait_until_all(
         self,
@@ -208,7 +208,7 @@ class Window:
         value: float,
         *,
         timeout: float | None = None,
-        depends_on: Sequence[int] | None = None,
+        depends_on: Iterable[int] | None = None,
     ) -> None: ...
     def wait_until_some(
         self,
@@ -217,7 +217,7 @@ class Window:
         value: float,
         *,
         timeout: float | None = None,
-        depends_on: Sequence[int] | None = None,
+        depends_on: Iterable[int] | None = None,
     ) -> list[int]: ...
     def test(self, index: _Index, cmp: _Cmp, value: float) -> bool: ...
     def event(self, index: _Index, cmp: _Cmp, value: float) -> Event: ...
@@ -312,7 +312,7 @@ class Team:
     def __len__(self) -> int: ...
     def barrier(self) -> None: ...
     def new_barrier(self) -> Barrier: ...
-    def team(self, pes: Sequence[int]) -> Team | None: ...
+    def team(self, pes: Iterable[int]) -> Team | None: ...
     @overload
     def split(self, color: int, key: int = 0) -> Team: ...
     @overload
@@ -451,7 +451,7 @@ class Multicast:
         self,
         job: Job,
         writer: int = 0,
-        readers: Sequence[int] | None = None,
+        readers: Iterable[int] | None = None,
         dtype: npt.DTypeLike = ...,
         *,
         capacity: int | None = None,

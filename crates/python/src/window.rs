@@ -99,7 +99,7 @@ impl Window {
 
     /// The place of a view of this PE's part: the byte at which it begins, and its layout.
     fn place(cells: &dyn Cells, view: &Bound<'_, PyAny>) -> PyResult<(usize, Layout)> {
-        let buffer = Buffer::of_array(view, cells.kind().size())?;
+        let buffer = Buffer::of(view)?;
         let (layout, start) = (buffer.layout(), cells.local() as usize);
         let end = start + cells.len() * cells.kind().size();
         let (mut low, mut high) = (buffer.start().0 as isize, buffer.start().0 as isize);
@@ -352,6 +352,16 @@ pub fn number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
             false => error,
         }
     })
+}
+
+/// The numbers of PEs or elements that an iterable gives.
+pub fn numbers(values: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    values.try_iter()?.map(|value| number(&value?)).collect()
+}
+
+/// As [`numbers`], where a program may say nothing.
+fn numbers_or_none(values: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
+    if values.is_none() { Ok(None) } else { numbers(values).map(Some) }
 }
 
 /// A time limit in seconds.
@@ -610,7 +620,7 @@ impl Window {
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<Py<PyAny>> {
         let (this, memory) = (slf.get(), Self::memory(slf)?);
         let terms = this.terms(slf.py(), timeout, depends_on)?;
@@ -621,11 +631,11 @@ impl Window {
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_any(
         slf: &Bound<'_, Self>,
-        indices: Vec<usize>,
+        #[pyo3(from_py_with = numbers)] indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<usize> {
         let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
         let cells = memory.get().cells();
@@ -637,11 +647,11 @@ impl Window {
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_all(
         slf: &Bound<'_, Self>,
-        indices: Vec<usize>,
+        #[pyo3(from_py_with = numbers)] indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<()> {
         let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
         let cells = memory.get().cells();
@@ -652,11 +662,11 @@ impl Window {
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_some(
         slf: &Bound<'_, Self>,
-        indices: Vec<usize>,
+        #[pyo3(from_py_with = numbers)] indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<Vec<usize>> {
         let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
         let cells = memory.get().cells();
