@@ -86,7 +86,7 @@ def reduce(self, x, op="sum", root=0, out=None):
 
 
 def scan(self, x, op="sum", out=None):
-    """Combines the values of this member and of all lower ranks."""
+    """`all_reduce` of the values of this member and of all lower ranks alone."""
     return _combine(self, x, op, "scan", 0, out)
 
 
