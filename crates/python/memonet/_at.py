@@ -6,6 +6,16 @@ A view of this PE's own part says which bytes are meant: they lie at the same pl
 from ._memonet import Window
 
 
+def _is_element(own, dtype):
+    """Whether a value of dtype `own` may come from an array of `dtype`: NumPy gives numbers of it in
+    this machine's byte order, and texts as long as they are."""
+    import numpy
+
+    if own.kind in "SU":
+        return own.kind == dtype.kind and own.itemsize <= dtype.itemsize
+    return numpy.can_cast(own, dtype, "equiv")
+
+
 class At:
     """The part of a PE. Made by `Window.at`."""
 
@@ -30,12 +40,15 @@ class At:
         import numpy
 
         view = self._view(key)
-        if hasattr(value, "__array__"):
+        dtype = self._window.dtype
+        if isinstance(value, numpy.generic) and _is_element(value.dtype, dtype):
+            value = numpy.asarray(value, dtype)
+        elif hasattr(value, "__array__"):
             value = numpy.asarray(value)
         elif hasattr(value, "__dlpack__"):
             value = numpy.from_dlpack(value)
         else:
-            value = numpy.asarray(value, self._window.dtype)
+            value = numpy.asarray(value, dtype)
         if value.shape != view.shape:
             value = numpy.broadcast_to(value, view.shape)
         self._window._put_view(self._pe, view, value)

@@ -59,6 +59,11 @@ def _combine(team, x, op, form, root, out):
         result = np.array(array, order="C")
     else:
         result = out
+        if not isinstance(out, np.ndarray):
+            raise TypeError(
+                f"out is a {type(out).__name__}, and no array to fill: make it as "
+                "numpy.empty_like(x) does"
+            )
         if (out.dtype, out.shape) != (array.dtype, array.shape):
             raise ValueError(
                 f"out has dtype {out.dtype} and shape {out.shape}, and the result has "
@@ -81,7 +86,7 @@ def reduce(self, x, op="sum", root=0, out=None):
 
 
 def scan(self, x, op="sum", out=None):
-    """Combines the values of this member and of all lower ranks."""
+    """`all_reduce` of the values of this member and of all lower ranks alone."""
     return _combine(self, x, op, "scan", 0, out)
 
 

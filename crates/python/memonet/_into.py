@@ -45,7 +45,7 @@ def _end(part):
 
 def all_reduce_into(self, to, source, op="sum"):
     """Combines the elements of all members one by one, in the order of ranks, into `to` of every
-    member. `op` is as for `all_reduce`. Both ends have one length and dtype. Collective."""
+    member. `op` is "sum", or another of `all_reduce`. Both ends have one length and dtype. Collective."""
     combine_into(self, _end(to), _end(source), op, "all", 0)
 
 
@@ -55,7 +55,7 @@ def reduce_into(self, to, source, op="sum", root=0):
 
 
 def scan_into(self, to, source, op="sum"):
-    """Combines the elements of this member and of all lower ranks. Collective."""
+    """`all_reduce_into` of the elements of this member and of all lower ranks alone. Collective."""
     combine_into(self, _end(to), _end(source), op, "scan", 0)
 
 

@@ -35,8 +35,9 @@ with open(f"{folder}/{job.pe}", "wb") as file:
 class LaunchError(RuntimeError):
     """A job that `launch` started has failed. `status` is its exit status."""
 
-    def __init__(self, status, output):
-        super().__init__(f"the job ended with status {status}; its last lines:\n{output}")
+    def __init__(self, status, output, why=None):
+        why = why or f"the job ended with status {status}"
+        super().__init__(f"{why}; its last lines:\n{output}")
         self.status = status
 
 
@@ -100,7 +101,7 @@ def _by_name(function):
 
 
 def _run(arguments, echo):
-    """Runs a command, and shows its output as it comes."""
+    """Runs a command, and shows its output as it comes. Gives its last lines."""
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
@@ -117,6 +118,7 @@ def _run(arguments, echo):
             raise
     if status != 0:
         raise LaunchError(status, "".join(last))
+    return "".join(last)
 
 
 def launch(program, n, *arguments, options=(), echo=True):
@@ -127,9 +129,12 @@ def launch(program, n, *arguments, options=(), echo=True):
     `memonet run`, as in `options=["--machine", "dimmnet-1/D"]`. Raises `LaunchError` when the job
     fails.
     """
+    if isinstance(options, str):
+        raise TypeError('options are a list of words, as in options=["--watch"]')
     if not callable(program):
         start = [command(), "run", "-n", str(n), *options, sys.executable, "-u"]
-        return _run([*start, os.fspath(program), *map(str, arguments)], echo)
+        _run([*start, os.fspath(program), *map(str, arguments)], echo)
+        return None
     if arguments:
         raise TypeError("a function gets the job alone: bind other arguments with functools.partial")
     return [result for result, _, _ in call(program, n, options, echo)]
@@ -138,12 +143,20 @@ def launch(program, n, *arguments, options=(), echo=True):
 def call(function, n, options, echo):
     """Calls a function at `n` PEs; gives what each returned, and when it began and ended, in
     nanoseconds of its clock."""
+    if not callable(function):
+        raise TypeError(f"give a function that takes the job, not {type(function).__name__}")
     start = [command(), "run", "-n", str(n), *options, sys.executable, "-u", "-c", _PROGRAM]
     with tempfile.TemporaryDirectory(prefix="memonet-") as folder:
         _dump(function, f"{folder}/function")
-        _run([*start, folder], echo)
-        results = []
-        for pe in range(n):
-            with open(f"{folder}/{pe}", "rb") as file:
-                results.append(pickle.load(file))
-        return results
+        last = _run([*start, folder], echo)
+        return [_result(f"{folder}/{pe}", pe, last) for pe in range(n)]
+
+
+def _result(path, pe, last):
+    """What a PE has left in a file. An exit with status 0 leaves none, as it ends the program."""
+    try:
+        with open(path, "rb") as file:
+            return pickle.load(file)
+    except FileNotFoundError:
+        why = f"PE {pe} has ended its process before its function returned"
+        raise LaunchError(0, last, why) from None

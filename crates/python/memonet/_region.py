@@ -14,7 +14,7 @@ class Region:
         region.barrier()
         everything = region[:]       # a copy
 
-    `placement` says which PE is the home of which page: "block", "cyclic" or "first_touch". With
+    `page` is the size, in bytes, of what travels at a time. `placement` says which PE is the home of which page: "block", "cyclic" or "first_touch". With
     `checked`, releases look for data races.
     """
 

@@ -20,7 +20,7 @@ def attach(self, key, dtype=None, shape=None):
     """Opens one PE's part of a restricted window by its key, which `Window.key` gave that PE. The
     window that it gives reaches that part alone; it has one dimension, unless `shape` is given.
     Raises `AccessDenied` where the key was revoked, or this PE had no right from the beginning."""
-    return _memonet.attach(self, bytes(key), dtype, shape)
+    return _memonet.attach(self, bytes(memoryview(key)), dtype, shape)
 
 
 def key(self):

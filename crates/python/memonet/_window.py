@@ -30,7 +30,7 @@ def put_nbi(self, pe, index, source, start=0, count=None):
 
 def event(self, index, cmp, value):
     """Begins to wait, in a thread of the library, until a word of this PE's part compares so with
-    `value`. The `Event` has a file descriptor for `select` and `asyncio`, beside sockets::
+    `value`, as in `wait_until`. The `Event` has a file descriptor for `select` and `asyncio`, beside sockets::
 
         came = mail.event(0, ">=", 1)
         loop.add_reader(came, lambda: print(came.result()))

@@ -33,9 +33,20 @@ unsafe impl Send for Raw {}
 unsafe impl Sync for Raw {}
 
 impl Buffer {
-    /// The buffer of an object.
+    /// The buffer of an object. NumPy gives none of dates and times, nor of structures that have
+    /// such fields: their elements are then plain bytes.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Self::get(object, ffi::PyBUF_RECORDS_RO)
+        let refused = match Self::get(object, ffi::PyBUF_RECORDS_RO) {
+            Ok(buffer) => return Ok(buffer),
+            Err(refused) => refused,
+        };
+        let numpy = object.py().import("numpy")?;
+        if !object.is_instance(&numpy.getattr("ndarray")?)? {
+            return Err(refused);
+        }
+        let bytes = object.getattr("dtype")?.getattr("itemsize")?;
+        let view = object.call_method1("view", (format!("V{bytes}"),))?;
+        Self::get(&view, ffi::PyBUF_RECORDS_RO)
     }
 
     /// The buffer of an object that the call writes.
@@ -53,15 +64,6 @@ impl Buffer {
         }
     }
 
-    /// The buffer of an array whose elements have `size` bytes. NumPy gives none of dates and
-    /// times: the array's bytes are taken.
-    pub fn of_array(array: &Bound<'_, PyAny>, size: usize) -> PyResult<Self> {
-        match array.getattr("dtype")?.getattr("kind")?.extract()? {
-            'M' | 'm' => Self::of(&array.call_method1("view", (format!("V{size}"),))?),
-            _ => Self::of(array),
-        }
-    }
-
     /// The buffer of an array, or of whatever has a buffer or `__dlpack__`. Refuses elements that
     /// are not of `dtype`, whose kind is `kind`.
     pub fn of_elements(object: &Bound<'_, PyAny>, kind: Kind, dtype: &Py<PyAny>) -> PyResult<Self> {
@@ -69,7 +71,7 @@ impl Buffer {
         if object.is_instance(&numpy.getattr("ndarray")?)? {
             let its = object.getattr("dtype")?;
             return match its.eq(dtype)? {
-                true => Self::of_array(object, kind.size()),
+                true => Self::of(object),
                 false => Err(type_error(format!(
                     "the array's elements are {its}, and those here are {}: convert them first, as in array.astype(window.dtype)",
                     dtype.bind(object.py())

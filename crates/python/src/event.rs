@@ -72,7 +72,8 @@ impl Event {
         self.0.with(|event| event.result(py))
     }
 
-    /// Begins the next wait for the same word, whether or not the last one has ended.
+    /// Begins the next wait for the same word, whether or not the last one has ended. `cmp` is as
+    /// for `Window.wait_until`.
     fn arm(&self, cmp: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let cmp = comparison(cmp)?;
         self.0.with(|event| event.arm(cmp, value))

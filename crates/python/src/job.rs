@@ -6,9 +6,10 @@ use crate::cells;
 use crate::errors::{raise, value_error};
 use crate::kind::Kind;
 use crate::team::Team;
-use crate::window::{Window, number};
+use crate::window::{Window, number, numbers};
 use memonet_core::unstable::launch::Participation;
-use memonet_core::{ElementName, WindowOptions};
+use memonet_core::{ElementName, Error, WindowOptions};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
@@ -45,10 +46,16 @@ pub fn dtype_of<'py>(dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 /// A shape as NumPy takes it, a number, or one for each dimension; and how many elements it has.
 pub fn shape_of(shape: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, usize)> {
-    let shape = match shape.is_instance_of::<PyTuple>() || shape.hasattr("__len__")? {
-        true => shape.extract()?,
-        false => vec![shape.extract()?],
-    };
+    let counts: PyResult<Vec<usize>> =
+        match shape.is_instance_of::<PyTuple>() || shape.hasattr("__len__")? {
+            true => shape.extract(),
+            false => shape.extract().map(|count| vec![count]),
+        };
+    let shape =
+        counts.map_err(|error| match error.is_instance_of::<PyOverflowError>(shape.py()) {
+            true => value_error("a shape is a number, or one for each dimension, from 0 on"),
+            false => error,
+        })?;
     let len = shape.iter().try_fold(1usize, |all, &count| all.checked_mul(count));
     let len =
         len.ok_or_else(|| value_error(format!("a shape of {shape:?} has too many elements")))?;
@@ -97,12 +104,10 @@ impl Job {
     }
 
     /// Whether a PE's memory is mapped into this process.
-    fn is_near(&self, #[pyo3(from_py_with = number)] pe: usize) -> PyResult<bool> {
+    fn is_near(&self, py: Python<'_>, #[pyo3(from_py_with = number)] pe: usize) -> PyResult<bool> {
         match pe < self.job.npes() {
             true => Ok(self.job.is_near(pe)),
-            false => {
-                Err(value_error(format!("there is no PE {pe} in a job of {}", self.job.npes())))
-            }
+            false => Err(raise(py, Error::NoSuchPe { pe, npes: self.job.npes(), call: None })),
         }
     }
 
@@ -110,7 +115,9 @@ impl Job {
         format!("<memonet.Job: PE {} of {}>", self.job.pe(), self.job.npes())
     }
 
-    /// Makes a window: an array of `shape` and `dtype` on every PE, zero at first. Collective.
+    /// Makes a window: an array of `shape` (a number, or one for each dimension) and `dtype`
+    /// (float64) on every PE, zero at first. Pages are given to it when they are first used, or here
+    /// with `populate`. Collective.
     #[pyo3(signature = (shape, dtype=None, *, populate=false))]
     fn window(
         &self,
@@ -168,7 +175,11 @@ impl Job {
     }
 
     /// The team of these PEs; None at all others. Collective over all PEs.
-    fn team(&self, py: Python<'_>, pes: Vec<usize>) -> PyResult<Option<Team>> {
+    fn team(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = numbers)] pes: Vec<usize>,
+    ) -> PyResult<Option<Team>> {
         let made = blocking::wait(py, || self.job.team(&pes))?;
         Ok(made.map(|team| Team::new(&self.job, Arc::new(team))))
     }

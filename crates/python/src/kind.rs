@@ -36,6 +36,11 @@ impl Kind {
                 "elements of {dtype} have no size: give it, as in \"S16\""
             )));
         }
+        if letter == 'V' && !dtype.getattr("subdtype")?.is_none() {
+            return Err(type_error(format!(
+                "each element of {dtype} is an array: give its dtype, and add its shape to the window's"
+            )));
+        }
         let native: bool = dtype.getattr("isnative")?.extract()?;
         Ok(match (letter, size) {
             _ if !native => Kind::Bytes(size),

@@ -4,7 +4,7 @@ use crate::blocking;
 use crate::buffer::{Buffer, Raw};
 use crate::exclusive::Exclusive;
 use crate::job::{Job, elements_of};
-use crate::window::duration;
+use crate::window::{duration, number, numbers};
 use memonet_core::unstable::segment;
 use memonet_core::{Multicast, MulticastOptions};
 use pyo3::prelude::*;
@@ -20,8 +20,8 @@ impl MulticastData {
     #[new]
     fn new(
         job: &Bound<'_, Job>,
-        writer: usize,
-        readers: Vec<usize>,
+        #[pyo3(from_py_with = number)] writer: usize,
+        #[pyo3(from_py_with = numbers)] readers: Vec<usize>,
         dtype: &Bound<'_, PyAny>,
         capacity: Option<usize>,
         drop_slow: Option<f64>,

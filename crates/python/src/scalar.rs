@@ -3,7 +3,9 @@
 use crate::errors::type_error;
 use crate::kind::Kind;
 use memonet_core::{Remote, Word};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use std::fmt::Debug;
 
 /// The atomic updates of a word, beside exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +53,9 @@ macro_rules! scalars {
 
             #[inline]
             fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
-                value.extract()
+                value.extract().map_err(|error| {
+                    out_of_range(value.py(), error, Kind::$kind, <$t>::MIN, <$t>::MAX)
+                })
             }
 
             #[inline]
@@ -85,6 +89,23 @@ macro_rules! not_atomic {
 
 atomic!(u32, U32; u64, U64; i32, I32; i64, I64;);
 not_atomic!(u8, U8; u16, U16; i8, I8; i16, I16; f32, F32; f64, F64;);
+
+/// Names the range of the words where a number is not in it.
+#[cold]
+fn out_of_range(
+    py: Python<'_>,
+    error: PyErr,
+    kind: Kind,
+    least: impl Debug,
+    most: impl Debug,
+) -> PyErr {
+    if !error.is_instance_of::<PyOverflowError>(py) {
+        return error;
+    }
+    PyOverflowError::new_err(format!(
+        "the number does not fit: {kind} goes from {least:?} to {most:?}; a window of a wider dtype holds more"
+    ))
+}
 
 fn no_arithmetic(op: Update, kind: Kind) -> PyErr {
     type_error(format!(

@@ -12,7 +12,7 @@ use crate::errors::{type_error, value_error};
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
 use crate::strides::{Layout, each_run};
-use crate::window::number;
+use crate::window::{number, numbers};
 use memonet_core::unstable::segment;
 use memonet_core::{By, Job, Number, Operator, Result, Sum};
 use pyo3::prelude::*;
@@ -105,7 +105,11 @@ impl Team {
     }
 
     /// The team of these PEs of this team; None at its other members. Collective.
-    fn team(&self, py: Python<'_>, pes: Vec<usize>) -> PyResult<Option<Team>> {
+    fn team(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = numbers)] pes: Vec<usize>,
+    ) -> PyResult<Option<Team>> {
         let made = blocking::wait(py, || self.core().team(&pes))?;
         Ok(made.map(|team| Team::new(&self.job, Arc::new(team))))
     }
@@ -150,8 +154,9 @@ impl Team {
 
     /// Combines the values of all members, in the order of ranks; all get the result.
     ///
-    /// `x` is a number or an array; `op` is "sum", "product", "min", "max", "and", "or" or "xor".
-    /// Arrays are combined element by element, into `out` (which may be `x`) or a new array.
+    /// `x` is a number or an array; Python's integers are combined as int64, and wrap. `op` is
+    /// "sum", "product", "min", "max", "and", "or" or "xor". Arrays are combined element by element,
+    /// into `out` (which may be `x`) or a new array.
     #[pyo3(signature = (x, op="sum", out=None))]
     fn all_reduce<'py>(
         slf: &Bound<'py, Self>,

@@ -56,12 +56,14 @@ impl Threads {
 #[pyo3(signature = (n, f, threads, fabric=None))]
 pub fn threads(
     py: Python<'_>,
-    n: usize,
+    n: isize,
     f: &Bound<'_, PyAny>,
     threads: &Bound<'_, Threads>,
     fabric: Option<&str>,
 ) -> PyResult<Vec<Py<PyAny>>> {
     let (f, stops) = (f.clone().unbind(), threads.get());
+    // The core refuses 0.
+    let n = usize::try_from(n).unwrap_or(0);
     let options = match fabric {
         Some(spec) => memonet_fabrics::options(spec).map_err(|error| raise(py, error))?,
         None => JobOptions::new(),

@@ -20,6 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// An array of each PE that the other PEs can reach, with one shape and dtype.
+///
+///     w = job.window((3, 100))               # 3 x 100 floats on every PE
+///     w.local[0] = job.pe                    # this PE's part, an ndarray
+///     w.at(right)[1, 10:20] = array          # into another PE's part
+///     w.put(right, (2, 0), array)            # the same, faster
+///
+/// An `index` is a number, which counts elements in the order of C, or a tuple with one number for
+/// each dimension. Both are from 0 on, as is `pe`.
 #[pyclass(frozen, subclass, module = "memonet", weakref)]
 pub struct Window {
     job: memonet_core::Job,
@@ -99,7 +107,7 @@ impl Window {
 
     /// The place of a view of this PE's part: the byte at which it begins, and its layout.
     fn place(cells: &dyn Cells, view: &Bound<'_, PyAny>) -> PyResult<(usize, Layout)> {
-        let buffer = Buffer::of_array(view, cells.kind().size())?;
+        let buffer = Buffer::of(view)?;
         let (layout, start) = (buffer.layout(), cells.local() as usize);
         let end = start + cells.len() * cells.kind().size();
         let (mut low, mut high) = (buffer.start().0 as isize, buffer.start().0 as isize);
@@ -354,6 +362,16 @@ pub fn number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     })
 }
 
+/// The numbers of PEs or elements that an iterable gives.
+pub fn numbers(values: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    values.try_iter()?.map(|value| number(&value?)).collect()
+}
+
+/// As [`numbers`], where a program may say nothing.
+fn numbers_or_none(values: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
+    if values.is_none() { Ok(None) } else { numbers(values).map(Some) }
+}
+
 /// A time limit in seconds.
 pub fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
@@ -428,7 +446,9 @@ impl Window {
         Self::local(slf)?.call_method0("__dlpack_device__")
     }
 
-    /// Copies an array, or a number, to `pe`'s part, from element `index` on.
+    /// Copies an array of this window's dtype and of any shape, or a number, to `pe`'s part, from
+    /// element `index` on. The elements follow each other there in the order of C. The array may
+    /// change at once.
     fn put(
         slf: &Bound<'_, Self>,
         #[pyo3(from_py_with = number)] pe: usize,
@@ -441,8 +461,8 @@ impl Window {
         this.put_elements(slf.py(), cells, pe, index, &from, None)
     }
 
-    /// `put`, and then an update of a signal word of that PE. Whoever sees the signal sees the
-    /// block.
+    /// `put`, and then an update of word `signal` (0) of that PE's part of `signals`, a window with
+    /// dtype uint64: `op` "set" or "add", of `value`. Whoever sees the signal sees the block.
     #[pyo3(signature = (pe, index, source, signals, signal=None, value=1, op="set"))]
     #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
     fn put_signal(
@@ -463,8 +483,8 @@ impl Window {
         this.put_elements(slf.py(), cells, pe, index, &from, Some(signal))
     }
 
-    /// Copies elements of `pe`'s part from `index` on: into an array, or `count` of them into a new
-    /// one; without either, the one element.
+    /// Copies elements of `pe`'s part from `index` on: as many as the array `into` has, which it
+    /// gives; or `count` of them into a new array of one dimension; without either, the one element.
     #[pyo3(signature = (pe, index, into=None, *, count=None))]
     fn get<'py>(
         slf: &Bound<'py, Self>,
@@ -553,7 +573,8 @@ impl Window {
         Ok(Remote::new(Self::target(slf, pe, index)?))
     }
 
-    /// Updates signal word `index` of `pe`'s part, and wakes it.
+    /// Updates signal word `index` of `pe`'s part, and wakes it: `op` "set" or "add", of `value`. The
+    /// window's dtype is uint64.
     #[pyo3(signature = (pe, index, value=1, op="set"))]
     fn signal(
         slf: &Bound<'_, Self>,
@@ -603,6 +624,9 @@ impl Window {
     }
 
     /// Waits until a word of this PE's part compares so with `value`; gives the word.
+    ///
+    /// `cmp` is "==", "!=", "<", "<=", ">" or ">=". After `timeout` seconds it raises `Timeout`. It
+    /// raises `PeerFailed` where a PE has failed: any, or one of `depends_on`.
     #[pyo3(signature = (index, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until(
         slf: &Bound<'_, Self>,
@@ -610,22 +634,22 @@ impl Window {
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<Py<PyAny>> {
         let (this, memory) = (slf.get(), Self::memory(slf)?);
         let terms = this.terms(slf.py(), timeout, depends_on)?;
         memory.get().cells().wait(this.index(index)?, comparison(cmp)?, value, &terms)
     }
 
-    /// Waits until one of several words compares so; gives its place in `indices`.
+    /// `wait_until` for one of several words; gives its place in `indices`.
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_any(
         slf: &Bound<'_, Self>,
-        indices: Vec<usize>,
+        #[pyo3(from_py_with = numbers)] indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<usize> {
         let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
         let cells = memory.get().cells();
@@ -633,37 +657,38 @@ impl Window {
         Ok(places[0])
     }
 
-    /// Waits until each of several words has compared so.
+    /// `wait_until` for several words, until each has compared so.
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_all(
         slf: &Bound<'_, Self>,
-        indices: Vec<usize>,
+        #[pyo3(from_py_with = numbers)] indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<()> {
         let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
         let cells = memory.get().cells();
         cells.wait_for(Which::All, &indices, comparison(cmp)?, value, &terms).map(drop)
     }
 
-    /// Waits until at least one of several words compares so; gives the places of all that do.
+    /// `wait_until` for at least one of several words; gives the places, in `indices`, of all that
+    /// compare so.
     #[pyo3(signature = (indices, cmp, value, *, timeout=None, depends_on=None))]
     fn wait_until_some(
         slf: &Bound<'_, Self>,
-        indices: Vec<usize>,
+        #[pyo3(from_py_with = numbers)] indices: Vec<usize>,
         cmp: &str,
         value: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        depends_on: Option<Vec<usize>>,
+        #[pyo3(from_py_with = numbers_or_none)] depends_on: Option<Vec<usize>>,
     ) -> PyResult<Vec<usize>> {
         let (memory, terms) = (Self::memory(slf)?, slf.get().terms(slf.py(), timeout, depends_on)?);
         let cells = memory.get().cells();
         cells.wait_for(Which::Some, &indices, comparison(cmp)?, value, &terms)
     }
 
-    /// Whether a word of this PE's part compares so now.
+    /// Whether a word of this PE's part compares so now, as in `wait_until`.
     fn test(
         slf: &Bound<'_, Self>,
         index: &Bound<'_, PyAny>,

@@ -54,12 +54,39 @@ def test_collectives(run):
     run(3, body)
 
 
+def test_dates_are_moved(run):
+    def body(job):
+        t, n = job.world, job.npes
+        dates = np.datetime64("2020-01-01", "D") + np.arange(n) + 10 * job.pe
+        assert (t.all_gather(dates)[:, 0] == np.datetime64("2020-01-01") + 10 * np.arange(n)).all()
+        assert t.all_to_all(dates)[1] == np.datetime64("2020-01-11") + job.pe
+        assert [len(part) for part in t.collect(dates[: job.pe])] == list(range(n))
+        assert t.scatter(dates, into=np.zeros(1, "M8[D]")) == np.datetime64("2020-01-01") + job.pe
+        assert (t.broadcast(dates)[0]) == np.datetime64("2020-01-01")
+        region = memonet.Region(job, n, "M8[D]")
+        region[job.pe] = dates[0]
+        region.barrier()
+        assert region[n - 1] == dates[0]
+        with memonet.Messages(job, 100) as messages:
+            messages.send((job.pe + 1) % n, dates)
+            data, _ = messages.recv()
+            assert (np.frombuffer(data, "i8").view("M8[D]") == dates).all()
+            job.barrier()
+
+    run(3, body)
+
+
 def test_mistakes_are_exceptions():
     def body(job):
         t = job.world
         for out in (np.ones(3), np.ones(2, "f4"), np.ones((2, 1))):
             with pytest.raises(ValueError, match="empty_like"):
                 t.all_reduce(np.ones(2), out=out)
+        for out in (3, [1.0, 1.0], np.float64(1.0), memoryview(np.ones(2))):
+            with pytest.raises(TypeError, match="empty_like"):
+                t.all_reduce(np.ones(2), out=out)
+        with pytest.raises(TypeError, match="numbers of 1, 2, 4 or 8 bytes"):
+            t.all_reduce(np.zeros(2, "m8[s]"))
         with pytest.raises(IndexError):
             t.broadcast(1, root=-1)
         with pytest.raises(TypeError, match="_object"):

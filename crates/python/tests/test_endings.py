@@ -456,6 +456,9 @@ def test_threads():
 
     assert memonet.threads(4, body) == [26] * 4
     assert memonet.threads(3, body, fabric="far:delay_us=20") == [18] * 3
+    for n in (0, -1):
+        with pytest.raises(memonet.Error, match="at least one PE"):
+            memonet.threads(n, body)
 
     def one_fails(job):
         if job.pe == 1:
@@ -507,6 +510,14 @@ def test_launch(capsys, tmp_path):
     with pytest.raises(memonet.LaunchError) as failed:
         memonet.launch(program, 1, 4)
     assert failed.value.status == 4
+    for early in (lambda job: sys.exit(0), lambda job: job.exit(0)):
+        with pytest.raises(memonet.LaunchError, match="PE 0 .* before its function returned"):
+            memonet.launch(early, 2)
+    for launch in (memonet.launch, lambda f, n: memonet.simulate(f, "rdma-100g", n)):
+        with pytest.raises(TypeError, match="not NoneType"):
+            launch(None, 2)
+    with pytest.raises(TypeError, match="list of words"):
+        memonet.launch(body, 2, options="--watch")
 
 
 def test_functions_without_cloudpickle(monkeypatch):

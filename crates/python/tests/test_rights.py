@@ -74,6 +74,9 @@ def test_mistakes():
             job.window(1).key()
         with pytest.raises(memonet.Error, match="restricted"):
             job.window(1).revoke()
+        for key in (40, 2**40, "text", None):
+            with pytest.raises(TypeError, match="bytes-like"):
+                job.attach(key)
         with pytest.raises(TypeError, match="no key"):
             job.attach(b"short")
         with pytest.raises(memonet.AccessDenied):

@@ -2,7 +2,9 @@
 
 import ast
 import dataclasses
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +39,13 @@ with memonet.Messages(job, 100) as messages, memonet.Supersteps(job, 3) as steps
     steps.put(0, 1, np.zeros(2))
     steps.step()
     steps.received.sum()
+for index in np.arange(3):
+    window.put(index % 2, (0, index), np.float32(1))
+    window.remote(np.int64(0), index).store(window.local[0, index])
+    window.wait_until(index, ">=", np.float64(0), timeout=1, depends_on=np.arange(1))
+job.world.all_reduce(np.float32(1)) + job.world.all_gather(np.float32(1)).sum()
+with memonet.Mutex(job, 1.5) as total, memonet.RwLock(job, 2).write() as most:
+    total[...] = most + 1
 counts: list[int] = memonet.threads(2, lambda job: job.pe)
 """
 
@@ -60,6 +69,22 @@ def test_stubs_and_module_have_the_same_names():
         assert {member for member in stubbed if not member.startswith("_")} == there, name
         for member in there:
             assert getattr(thing, member).__doc__, f"{name}.{member} has no docstring"
+
+
+def test_docstrings_say_units_and_choices():
+    """Those of calls that take such arguments, or those of calls that they name."""
+    told = {"timeout": "second", "cmp": '">="', "op": '"'}
+    for kind in (memonet.Window, memonet.Messages, memonet.Team, memonet.Barrier, memonet.Mutex):
+        for name, call in vars(kind).items():
+            try:
+                arguments = inspect.signature(call).parameters
+            except (TypeError, ValueError):
+                continue
+            words = re.findall(r"`(\w+)`", call.__doc__ or "")
+            docs = [call.__doc__] + [getattr(kind, word, call).__doc__ for word in words]
+            for argument, word in told.items():
+                if argument in arguments and name[0] != "_":
+                    assert any(word in doc for doc in docs), f"{kind.__name__}.{name}: {argument}"
 
 
 def test_mypy_accepts_programs(tmp_path):

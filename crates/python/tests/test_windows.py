@@ -113,6 +113,12 @@ def test_mistakes_are_exceptions():
             (IndexError, lambda: w.put(0, 1 << 70, 1.0)),
             (IndexError, lambda: job.window((2, 2)).get(0, (0, -1))),
             (IndexError, lambda: job.is_near(-1)),
+            (IndexError, lambda: job.is_near(1)),
+            (IndexError, lambda: words.wait_until_any([-1], "==", 0)),
+            (IndexError, lambda: words.wait_until(0, "==", 0, depends_on=[-1])),
+            (IndexError, lambda: job.team([-1])),
+            (IndexError, lambda: memonet.Multicast(job, 0, [-1])),
+            (IndexError, lambda: memonet.Multicast(job, -1)),
             (IndexError, lambda: job.world.reduce(1.0, root=-1)),
             (IndexError, lambda: words.wait_until(0, "==", 1, timeout=1, depends_on=[1])),
             (IndexError, lambda: w.at(2)),
@@ -129,6 +135,7 @@ def test_mistakes_are_exceptions():
             (TypeError, lambda: words.put(0, 0, 1.5)),
             (TypeError, lambda: w.fetch_add(0, 0, 1)),
             (TypeError, lambda: job.window(1, object)),
+            (TypeError, lambda: job.window(3, ("f8", 2))),
             (TypeError, lambda: job.window(1, "c16").wait_until(0, "==", 0)),
             (TypeError, lambda: w.put_signal(0, 0, 1.0, w)),
             (OverflowError, lambda: words.put(0, 0, 1 << 63)),
@@ -137,6 +144,8 @@ def test_mistakes_are_exceptions():
             (ValueError, lambda: w.signal(0, 0, op="sub")),
             (ValueError, lambda: w.at(0).__setitem__(slice(0, 2), np.zeros(3))),
             (ValueError, lambda: w.get(0, 0, np.broadcast_to(0.0, 2))),
+            (ValueError, lambda: job.window(-1)),
+            (ValueError, lambda: job.window((2, -1))),
         ]
         for kind, mistake in cases:
             try:
@@ -149,7 +158,41 @@ def test_mistakes_are_exceptions():
                 raise AssertionError(f"nothing raised, but {kind} expected")
         return len(cases)
 
-    assert memonet.threads(1, body) == [30]
+    assert memonet.threads(1, body) == [39]
+
+
+def test_numbers_out_of_range_name_the_range():
+    def body(job):
+        for dtype, number, least, most in [
+            ("u1", 300, 0, 255),
+            ("i2", -40000, -(2**15), 2**15 - 1),
+            ("i8", 2**63, -(2**63), 2**63 - 1),
+            ("u8", -1, 0, 2**64 - 1),
+        ]:
+            w = job.window(1, dtype)
+            word = w.remote(0, 0)
+            for call in (
+                lambda: word.store(number),
+                lambda: w.put(0, 0, number),
+                lambda: w.test(0, "==", number),
+                lambda: w.wait_until(0, "==", number, timeout=0.0),
+            ):
+                with pytest.raises(OverflowError, match=f"{w.dtype}.* {least} to {most}"):
+                    call()
+
+    memonet.threads(1, body)
+
+
+def test_lists_of_words_are_iterables(run):
+    def body(job):
+        w = job.window(4, "int64")
+        w.local[1:3] = 1
+        for indices in ([1, 2], (1, 2), range(1, 3), np.array([1, 2]), iter([1, 2])):
+            w.wait_until_all(indices, "==", 1)
+        assert w.wait_until_some((index for index in range(4)), "==", 1) == [1, 2]
+        assert job.team(pe for pe in range(job.npes)).size == job.npes
+
+    run(2, body)
 
 
 def test_elements_of_another_dtype_are_refused():
@@ -200,7 +243,21 @@ def test_elements_that_are_no_words(run):
         assert (w.local[0] == dates[:3]).all() and (w.local[1] == dates[::2]).all()
         assert w.get(right, 3) == dates[0] and w.at(right)[1, 1] == dates[2]
         assert (w.get(right, 0, np.zeros(6, "M8[D]")[::2]) == dates[:3]).all()
+        entry = np.dtype([("id", "i4"), ("when", "M8[D]")])
+        log, entries = job.window(3, entry), np.zeros(6, entry)
+        entries["when"] = dates
+        log.put(right, 0, entries[::2])
+        assert (log.get(right, 1, np.zeros(4, entry)[::2])["when"] == dates[2:5:2]).all()
+        log.at(right)[2] = entries[5]
         job.barrier()
+        assert (log.local["when"] == dates[[0, 2, 5]]).all()
+        # One element of an array has a dtype of its own.
+        texts, given = job.window(2, "S4"), np.array([b"a", b"bcd"], "S4")
+        large = job.window(2, ">i4")
+        texts.at(right)[1] = given[0]
+        large.at(right)[1] = np.arange(3, dtype=">i4")[2]
+        job.barrier()
+        assert texts.local.tolist() == [b"", b"a"] and large.local.tolist() == [0, 2]
 
     run(2, body)
 
