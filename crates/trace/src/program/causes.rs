@@ -49,8 +49,8 @@ pub(super) struct Causes {
     arrows: u64,
 }
 
-/// Nanoseconds between the beginning of a cause and the end of a wait, at least: an arrow ends later
-/// than it begins, and before the wait does.
+/// Nanoseconds between the beginning of a cause and the end of a wait, at least: an arrow ends
+/// later than it begins, and before the wait does.
 pub(super) const ROOM: u64 = 2;
 
 /// A word: PE, region and offset.
