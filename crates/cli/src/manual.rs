@@ -61,7 +61,9 @@ fn with_usage(page: &str, usage: &str) -> String {
     const SYNOPSIS: &str = ".SH SYNOPSIS\n";
     let usage = usage.trim_start_matches("Usage: ").replace('\\', "\\e").replace('-', "\\-");
     let page = page.replace(".SH EXTRA\n", ".SH NOTES\n");
-    match page.split_once(SYNOPSIS).and_then(|(head, rest)| Some((head, rest.split_once("\n.SH ")?)))
+    match page
+        .split_once(SYNOPSIS)
+        .and_then(|(head, rest)| Some((head, rest.split_once("\n.SH ")?)))
     {
         Some((head, (_, rest))) => format!("{head}{SYNOPSIS}{usage}\n.SH {rest}"),
         None => page,

@@ -154,6 +154,7 @@ fn waiting(answers: &[Answer], pe: usize, wait: &Wait) -> String {
 #[cfg(test)]
 mod tests {
     use memonet_core::Cause;
+    use memonet_core::unstable::wait::Words;
     use memonet_core::unstable::wait::report::Pes;
 
     use super::super::answer::tests::{barrier, computes, wait, waits};
