@@ -28,8 +28,9 @@ pub fn write(args: &Args, command: Command) -> Result<()> {
     };
     make(&pages)?;
     let visible = without_hidden(command);
-    clap_mangen::generate_to(visible.clone(), &pages)
-        .with_context(|| format!("writing manual pages into {}", pages.display()))?;
+    let mut built = visible.clone().disable_help_subcommand(true);
+    built.build();
+    write_pages(&built, &pages)?;
     // The link of that name is the same command.
     write_file(&pages.join("oshrun.1"), b".so man1/memonet-oshrun.1\n")?;
     for (shell, place) in SHELLS {
@@ -39,6 +40,34 @@ pub fn write(args: &Args, command: Command) -> Result<()> {
         write_file(&file, &script)?;
     }
     Ok(())
+}
+
+/// Writes the page of a command, and those of its subcommands.
+fn write_pages(command: &Command, folder: &Path) -> Result<()> {
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        write_pages(sub, folder)?;
+    }
+    let source = concat!("memonet ", env!("CARGO_PKG_VERSION"));
+    let man = clap_mangen::Man::new(command.clone()).source(source);
+    let mut page = Vec::new();
+    man.render(&mut page).context("making a manual page")?;
+    let page = with_usage(&String::from_utf8(page)?, &command.clone().render_usage().to_string());
+    write_file(&folder.join(man.get_filename()), page.as_bytes())
+}
+
+/// The page, with the usage of `--help` as its synopsis: the other one names each option, without
+/// its value.
+fn with_usage(page: &str, usage: &str) -> String {
+    const SYNOPSIS: &str = ".SH SYNOPSIS\n";
+    let usage = usage.trim_start_matches("Usage: ").replace('\\', "\\e").replace('-', "\\-");
+    let page = page.replace(".SH EXTRA\n", ".SH NOTES\n");
+    match page
+        .split_once(SYNOPSIS)
+        .and_then(|(head, rest)| Some((head, rest.split_once("\n.SH ")?)))
+    {
+        Some((head, (_, rest))) => format!("{head}{SYNOPSIS}{usage}\n.SH {rest}"),
+        None => page,
+    }
 }
 
 fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
@@ -86,6 +115,9 @@ mod tests {
             }
         }
         assert!(read("man/man1/memonet.1").contains("memonet"));
+        let run = read("man/man1/memonet-run.1");
+        assert!(run.contains(".SH SYNOPSIS\nmemonet run [OPTIONS] <PROGRAM>...\n.SH "), "{run}");
+        assert!(run.contains(".SH NOTES\nExamples:\n"), "{run}");
         assert!(read("man/man1/oshrun.1").contains("memonet-oshrun.1"));
     }
 }

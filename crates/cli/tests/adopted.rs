@@ -165,3 +165,40 @@ fn programs_one_after_the_other_do_not_meet() {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.is_empty() && err.is_empty(), "{out}{err}");
 }
+
+/// Under another launcher nobody asks PEs what they wait for, so SIGQUIT to a PE does, and the PE
+/// goes on.
+#[test]
+fn sigquit_to_a_pe_says_what_it_waits_for() {
+    let waits = common::example("waits");
+    let folder = tempfile::tempdir().unwrap();
+    let said = |rank: usize| std::fs::read_to_string(folder.path().join(rank.to_string()));
+    let start = |rank: usize| {
+        let mut command = Command::new(&waits);
+        command.arg("barrier").env("PMIX_NAMESPACE", "quit").env("MEMONET_LOG", "info");
+        command.envs(LAUNCHERS[1].iter().zip(["2", &rank.to_string(), "2"]));
+        let errors = std::fs::File::create(folder.path().join(rank.to_string())).unwrap();
+        common::usual_signals(&mut command);
+        Ending(command.stdout(Stdio::null()).stderr(errors).spawn().unwrap())
+    };
+    let pes = [0, 1].map(start);
+    let waits_for = [" in Job::barrier at crates/cli/examples/waits.rs:", " to be >= 5; it is 4\n"];
+    for (rank, waits_for) in waits_for.into_iter().enumerate() {
+        let has = |part: &str, times: usize| {
+            common::until(part, || said(rank).unwrap().matches(part).count() >= times);
+            assert_eq!(said(rank).unwrap().matches(part).count(), times, "{}", said(rank).unwrap());
+        };
+        has("says at SIGQUIT what it waits for", 1);
+        for times in 1..=3 {
+            // Where it waits already, and where it does so soon.
+            common::send(pes[rank].0.id() as i32, rustix::process::Signal::QUIT);
+            has(
+                &format!("PE {rank} (process {}), what its threads wait for:", pes[rank].0.id()),
+                times,
+            );
+            has(&format!("memonet: PE {rank} has waited "), times);
+            has(waits_for, times);
+        }
+    }
+    assert!(said(0).unwrap().contains(" for the barrier of all PEs; missing: PE 1\n"));
+}

@@ -175,6 +175,31 @@ impl Launcher<'_> {
         assert!(compared > 0, "in no job both have told what they saw");
     }
 
+    /// Nobody asks such PEs what they wait for, but SIGQUIT, after which they go on.
+    fn a_pe_says_at_sigquit_what_it_waits_for(&self) {
+        let files = [0, 1, 2, 3].map(|pe| self.hosts.path(&format!("came{pe}")));
+        let says = |_| {
+            files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            let job = self.start(&["mourn", "came"]);
+            until("all PEs have come", || files.iter().all(|file| file.exists()));
+            std::thread::sleep(Duration::from_millis(100));
+            let asked = job.pes(self.hosts, 2, "pe")[1];
+            send(asked, Signal::QUIT);
+            std::thread::sleep(Duration::from_millis(900));
+            assert!(job.pes(self.hosts, 2, "pe").contains(&asked), "it goes on");
+            send(asked, Signal::KILL);
+            let ended = job.end();
+            let parts = [", what its threads wait for:\nmemonet: PE ", " has waited "];
+            // Hydra may die of a broken pipe before it has written what PEs say.
+            let is_told = parts.iter().all(|part| ended.stderr.contains(part));
+            if !is_told {
+                println!("not told: {ended:?}");
+            }
+            is_told
+        };
+        assert!((0..TRIES).any(says));
+    }
+
     /// The name of its agents' processes.
     fn agents(&self) -> &'static str {
         if self.is_ours { "memonet" } else { "memonet-agent" }
@@ -229,6 +254,7 @@ fn hydra() {
     let launcher = Launcher { hosts: &hosts, command: &command, is_ours: false };
     launcher.a_death_waits_for_its_place();
     launcher.deaths_have_one_order();
+    launcher.a_pe_says_at_sigquit_what_it_waits_for();
     launcher.does_all();
 }
 

@@ -1,14 +1,22 @@
 //! The attribute `memonet::plain`. Programs use it through the crate `memonet`.
 
-use proc_macro::{Delimiter, Spacing, TokenStream, TokenTree};
+mod refused;
+
+use proc_macro::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 
 /// `memonet::plain`, which the crate `memonet` documents.
 #[proc_macro_attribute]
 pub fn plain(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let name = match crate_name(arguments) {
         Ok(name) => name,
-        Err(message) => return format!("::core::compile_error!({message:?});").parse().unwrap(),
+        Err(message) => return error(Span::call_site(), message),
     };
+    if let Some((at, message)) = refused::find(item.clone()) {
+        // The item stays, so that the program's uses of it are no further errors of names.
+        let mut all = error(at, &message);
+        all.extend(item);
+        return all;
+    }
     let written = Attributes::of(item.clone());
     let mut derives = String::new();
     for (derive, is_there) in [("clone::Clone", written.clone), ("marker::Copy", written.copy)] {
@@ -25,6 +33,17 @@ pub fn plain(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let mut all: TokenStream = attributes.parse().expect("attributes are tokens");
     all.extend(item);
     all
+}
+
+/// An error of the compiler's, which points at this place.
+fn error(at: Span, message: &str) -> TokenStream {
+    let error: TokenStream =
+        format!("::core::compile_error! {{ {message:?} }}").parse().expect("a macro's call");
+    let at = |mut token: TokenTree| {
+        token.set_span(at);
+        token
+    };
+    error.into_iter().map(at).collect()
 }
 
 /// The name in `crate = "name"`; `memonet` where nothing is said.

@@ -71,6 +71,25 @@ fn an_operator_that_does_not_know_the_type_names_the_one_that_does() {
     told("sum_of_structures.rs", "`memonet::Sum` does not combine `Force`", &wanted);
 }
 
+/// One error each, and none of another crate's.
+#[test]
+fn what_is_never_plain_is_told_with_what_to_use_instead() {
+    let text = compile("never_plain.rs");
+    let told = [
+        ("5:11", "`String` is not plain data", "use an array of bytes"),
+        ("12:10", "`bool` is not plain data", "use a `u8`"),
+        ("16:15", "`Vec` is not plain data", "use an array, or an index into a window"),
+        ("19:1", "`memonet::plain` is for structures", "Use a number"),
+    ];
+    for (at, what, instead) in told {
+        let error = format!("error: {what}");
+        let error = text.split("\n\n").find(|error_of| error_of.starts_with(&error));
+        let error = error.unwrap_or_else(|| panic!("no `{what}` in:\n{text}"));
+        assert!(error.contains(instead) && error.contains(&format!("rs:{at}")), "{text}");
+    }
+    assert!(!text.contains("zerocopy") && text.contains("due to 4 previous errors"), "{text}");
+}
+
 /// The error of a call, with the line of this file at which the call stands.
 macro_rules! error_of {
     ($call:expr) => {{

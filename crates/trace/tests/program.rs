@@ -37,17 +37,18 @@ fn recorded(room: u64) -> Arc<RecordFile> {
 
 /// Draws what is in a file, and reads it as viewers do.
 fn drawn(file: &RecordFile) -> (Drawn, Timeline) {
-    drawn_by_clocks(file, [0; PES])
+    drawn_by_clocks(file, [0; PES], 0)
 }
 
-/// Likewise, with PEs' clocks that lead by so many nanoseconds.
-fn drawn_by_clocks(file: &RecordFile, leads: [i64; PES]) -> (Drawn, Timeline) {
+/// Likewise, with PEs' clocks that lead by so many nanoseconds, and are known to be off by so many.
+/// Each PE is on a host of its own.
+fn drawn_by_clocks(file: &RecordFile, leads: [i64; PES], uncertainty: u64) -> (Drawn, Timeline) {
     let source = |pe| Source {
         pe,
         events: file.events(pe).unwrap().unwrap(),
-        clock: Clock { lead: leads[pe], ..Clock::default() },
+        clock: Clock { lead: leads[pe], uncertainty, ..Clock::default() },
         ended: None,
-        group: "PEs",
+        group: ["PE 0", "PE 1", "PE 2"][pe],
     };
     let sources: Vec<_> = (0..PES).map(source).collect();
     let mut timeline = chrome::Timeline::begin(Vec::new()).unwrap();
@@ -254,7 +255,11 @@ proptest! {
     ) {
         static RECORDED: std::sync::LazyLock<Arc<RecordFile>> =
             std::sync::LazyLock::new(|| recorded(1000));
-        prop_assert_eq!(drawn_by_clocks(&RECORDED, leads).1.leading_back, 0);
+        prop_assert_eq!(drawn_by_clocks(&RECORDED, leads, 0).1.leading_back, 0);
+        // Where clocks are known to be off, no arrow is lost by it either.
+        let (of_agreed, timeline) = drawn_by_clocks(&RECORDED, leads, 100_000);
+        prop_assert_eq!(timeline.leading_back, 0);
+        prop_assert_eq!(of_agreed.arrows, drawn(&RECORDED).0.arrows);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use anyhow::Result;
 use memonet_control::events::listen;
 use memonet_core::Cause;
 use memonet_core::unstable::launch::{JobFile, UNKNOWN};
+use memonet_core::unstable::wait::wording;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
@@ -19,7 +20,6 @@ use super::course::End;
 use super::family::Family;
 use super::joined::{self, CHECK, Found, Joined};
 use super::phase::{Deed, HANDLERS, Phase};
-use super::report;
 use super::verdict::Verdict;
 
 /// Added to a process's index: stands for the process that joined as this PE, if it is not the one
@@ -255,7 +255,7 @@ impl Processes {
     /// The PEs that have not ended, as text.
     pub fn running(&self) -> String {
         let running = self.all.iter().enumerate().filter(|(_, one)| one.pidfd.is_some());
-        report::ranges(&mut running.map(|(index, _)| self.first + index).collect::<Vec<_>>())
+        wording::ranges(&mut running.map(|(index, _)| self.first + index).collect::<Vec<_>>())
     }
 
     /// After a PE has asked for the end of the job: ends all PEs at once, except those that

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use memonet_core::unstable::launch::UNKNOWN;
+use memonet_core::unstable::wait::wording::ranges;
 use memonet_core::{Cause, ENV_CHECK};
 
 use super::lines::Stream;
@@ -107,29 +108,9 @@ impl Followers {
     }
 }
 
-/// `0-3, 7` for 0, 1, 2, 3, 7.
-pub fn ranges(pes: &mut [usize]) -> String {
-    pes.sort_unstable();
-    let runs = pes.chunk_by(|a, b| a + 1 == *b);
-    let texts: Vec<String> = runs
-        .map(|run| match run {
-            [one] => one.to_string(),
-            [first, .., last] => format!("{first}-{last}"),
-            [] => String::new(),
-        })
-        .collect();
-    texts.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_short() {
-        assert_eq!(ranges(&mut [7, 0, 2, 1, 9, 10]), "0-2, 7, 9-10");
-        assert_eq!(ranges(&mut [4]), "4");
-    }
 
     #[test]
     fn followers_are_grouped() {

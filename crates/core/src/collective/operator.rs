@@ -79,7 +79,7 @@ impl Elements<'_> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not combine `{T}`",
     label = "no operator for `{T}`",
-    note = "sums, products, minima and maxima are of numbers, `And`, `Or` and `Xor` of integers; for other types write `By(|lower, higher| ...)`, and for several numbers a slice of them"
+    note = "sums, products, minima and maxima are of numbers, `And`, `Or` and `Xor` of integers; for other types write `By(|lower, higher| ...)`, and for several numbers the function of the same name with `_slice`"
 )]
 pub trait Operator<T>: Copy {
     /// Combines `lower`, the combination of lower ranks, with `higher`, an element of a higher

@@ -83,17 +83,31 @@ pub struct Instruction {
 }
 
 /// The front end's way to find the instruction of the call that this thread is in.
-static FIND: OnceLock<fn() -> Option<Instruction>> = OnceLock::new();
+static FIND: OnceLock<Finder> = OnceLock::new();
 
-/// Lets reports of long waits name the instruction that `find` finds, where a call has no line. It
-/// is asked inside of the call, by the thread that waits. The first call counts.
-pub fn find_instructions_by(find: fn() -> Option<Instruction>) {
+/// How a front end finds the call that a thread is in.
+#[derive(Debug, Clone, Copy)]
+pub struct Finder {
+    /// The instruction that has made it. Takes little time.
+    pub instruction: fn() -> Option<Instruction>,
+    /// Its line, or its function. Reads files.
+    pub line: fn() -> Option<String>,
+}
+
+/// Lets reports of long waits name what `find` finds, where a call has no line. It is asked inside
+/// of the call, by the thread that waits. The first call counts.
+pub fn find_instructions_by(find: Finder) {
     let _ = FIND.set(find);
 }
 
 /// The instruction of the call that this thread is in, if a front end finds it.
 pub(crate) fn instruction() -> Option<Instruction> {
-    FIND.get().and_then(|find| find())
+    FIND.get().and_then(|find| (find.instruction)())
+}
+
+/// The line of the call that this thread is in, if a front end finds it.
+pub(crate) fn line() -> Option<String> {
+    FIND.get().and_then(|find| (find.line)())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -176,12 +176,13 @@ impl Job {
         // Bad settings are refused before this PE has joined: then it may try again.
         let check = check::asked()?;
         check_settings()?;
-        let (control, me, watch) = match std::env::var_os(ENV_FD) {
-            Some(_) => {
+        let is_ours = std::env::var_os(ENV_FD).is_some();
+        let (control, me, watch) = match is_ours {
+            true => {
                 let (control, me) = inherit()?;
                 (control, me, None)
             }
-            None => lost_descriptor().map_or_else(|| without_launcher(wire_up), Err)?,
+            false => lost_descriptor().map_or_else(|| without_launcher(wire_up), Err)?,
         };
         alike::compare(&control)?;
         control.publish_own_segment(me);
@@ -204,6 +205,9 @@ impl Job {
         let part = record::inherited(seat.me, seat.npes())?;
         calls::last::publish(seat.control(), me);
         let job = Job::at(seat, fabric, watch, check, part)?;
+        if !is_ours && job.npes() > 1 {
+            wait::quit::attend(&job.pe);
+        }
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }

@@ -49,9 +49,10 @@
 //! inside of its step (I3).
 //!
 //! **Steps that go by nodes** (`collective/nodes.rs`) number a member's lines otherwise than by
-//! ranks, so they have lines in large teams, too. They call `put_and_notify_line` and `await_lines`. A
-//! member that has ended its part of such a step says so in a word of its own: others may still
-//! wait for what it sent by a third member, and see there that it left nothing undone.
+//! ranks, so they have lines in large teams, too. They call `put_and_notify_line` and
+//! `await_lines`. A member that has ended its part of such a step says so in a word of its own:
+//! others may still wait for what it sent by a third member, and see there that it left nothing
+//! undone.
 //!
 //! **Where the network copies writes** ([`copied`](Team::copied)), a member that sends the same to
 //! all others writes it once: first the bytes, then the number, by the team's group, which keeps

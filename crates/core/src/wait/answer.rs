@@ -30,6 +30,7 @@
 //!   answers each number once, into the part that the count names if there is such a part, and
 //!   whoever reads reports [believes nothing](super::report).
 
+use super::quit;
 use super::report::{Pes, Report};
 use super::{Awaited, Awaiting, Patience, Terms};
 use crate::base::clock::{cycles, monotonic_nanos};
@@ -92,7 +93,7 @@ pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
 /// Whether the launcher asks what waits are for, and this thread has not answered.
 pub(crate) fn is_open(control: &Control) -> bool {
     let question = control.question();
-    !matches!(question, 0 | STANDING) && ANSWERED.get() != question
+    !matches!(question, 0 | STANDING) && ANSWERED.get() != question || quit::is_open()
 }
 
 /// Answers the question, for a call of PE `me`'s fabric that has waited for a peer since that
@@ -108,13 +109,14 @@ pub(crate) fn answer_for_peer(
     let (since, now) = (since.as_nanos() as u64, monotonic_nanos());
     give(control, me, || Report {
         members: Some(Pes::of([peer])),
-        outstanding: Some(outstanding),
+        outstanding: Some(outstanding.clone()),
         ..begun(Awaited::Peer, now.saturating_sub(since), since)
     });
 }
 
 /// Gives the answer of this thread, unless it has done so.
-fn give(control: &Control, me: usize, report: impl FnOnce() -> Report) {
+fn give(control: &Control, me: usize, report: impl Fn() -> Report) {
+    quit::tell(me, control.geometry().npes, &report);
     let question = control.question();
     if question == 0 || question == STANDING || ANSWERED.replace(question) == question {
         return;

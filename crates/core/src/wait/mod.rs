@@ -33,12 +33,14 @@ mod paced;
 mod policy;
 pub mod polling;
 pub(crate) mod pulse;
+pub(crate) mod quit;
 pub mod report;
 mod simulated;
 mod sleep;
 pub(crate) mod state;
 mod terms;
 mod wake;
+pub mod wording;
 pub(crate) mod yield_hint;
 
 pub(crate) use crate::endpoint::awaiting::Awaiting;
@@ -194,7 +196,9 @@ fn check_end<R>(
         // A PE that has left may have done its part just before: what it wrote is visible now that
         // its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
-        None if terms.is_called(pe) || answer::is_asked(pe) => attend(pe, terms, look),
+        None if terms.is_called(pe) || answer::is_asked(pe) || quit::is_asked() => {
+            attend(pe, terms, look)
+        }
         None => Ok(None),
     }
 }

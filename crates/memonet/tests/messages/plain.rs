@@ -10,6 +10,18 @@ mod inner {
     #[derive(Debug, Copy, Clone, PartialEq)]
     #[repr(transparent)]
     pub struct Wrapped<T>(pub T);
+
+    /// A type may have the name of one that is not plain.
+    #[memonet::plain]
+    pub struct Box {
+        pub corners: [f32; 4 & 6],
+    }
+}
+
+#[memonet::plain]
+struct Place {
+    r#box: inner::Box,
+    of: std::marker::PhantomData<Vec<bool>>,
 }
 
 #[other::plain(crate = "memonet")]

@@ -2,7 +2,7 @@
 
 use super::caller;
 use memonet_core::Job;
-use memonet_core::unstable::ending;
+use memonet_core::unstable::{ending, recorder};
 use std::fmt::Display;
 use std::sync::OnceLock;
 
@@ -22,6 +22,8 @@ pub fn die(call: &'static str, why: impl Display) -> ! {
         // Only the first reason is reported: later ones may be its consequences.
         ending::end(1);
     }
+    // The program's handlers, which run at the end, make calls of their own.
+    recorder::end_call();
     if let Some(job) = JOB.get() {
         if job.is_exiting() {
             // The call fails because a PE ends the job on purpose, which is no error to report.

@@ -3,6 +3,7 @@
 use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
 use crate::state::{caller, near, record, statics};
+use memonet_core::unstable::callers::{Finder, find_instructions_by};
 use memonet_core::unstable::launch::Participation;
 use memonet_core::unstable::segment::{Segment, Spot, of_team, page_size};
 use memonet_core::{By, Error, Job, SymmetricRange, Team};
@@ -71,7 +72,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
     if let Ok(state) = made {
         fatal::set_job(&state.job);
         record::set_job(&state.job);
-        memonet_core::unstable::callers::find_instructions_by(caller::caller);
+        find_instructions_by(Finder { instruction: caller::caller, line: caller::place });
     }
     made.as_ref()
 }

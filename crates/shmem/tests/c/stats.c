@@ -1,5 +1,6 @@
 // Operations of each kind on each PE, as many as stats.rs says: on the heap and on static data.
 #include <shmem.h>
+#include <string.h>
 #include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,9 +9,16 @@ static long words[8];
 static uint64_t signal_word;
 
 int main(int argc, char **argv) {
-    (void)argv;
     shmem_init();
     int npes = shmem_n_pes();
+    if (argc > 1 && !strcmp(argv[1], "fail")) {
+        // The others wait for one that does not come.
+        if (shmem_my_pe() == 1) {
+            usleep(50000);
+            _exit(3);
+        }
+        shmem_barrier_all();
+    }
     long *heap = shmem_malloc(64 * sizeof(long)), block[16] = {0};
     for (int pe = 0; pe < npes; pe++) {
         for (int i = 0; i < 5; i++) shmem_long_p(&heap[63], i, pe);

@@ -1,6 +1,6 @@
 //! `memonet run --stats` of C programs: exact counts, under the functions' C names.
 
-use crate::common::{assert_success, folder, installed, job, source};
+use crate::common::{assert_success, complaint, folder, installed, job, source};
 use std::path::Path;
 
 const NPES: u64 = 3;
@@ -76,4 +76,18 @@ fn counts_are_exact_and_have_c_names() {
         check(&program, &["--fabric", "far:delay_us=50,reorder=1,nodes=2"], far);
         check(&program, &["--machine", "rdma-100g"], &[]);
     }
+}
+
+/// A call that fails ends the process, and is counted as its wait is.
+#[test]
+fn no_call_waits_for_longer_than_it_lasts() {
+    let folder = folder();
+    let program = folder.path().join("program");
+    assert_success(installed("oshcc").args(["-O2", "-o"]).arg(&program).arg(source("stats.c")));
+    let told = complaint(&mut job(NPES as usize, &["--stats"], &program, &["fail"]));
+    let row = told.lines().find(|line| line.starts_with("memonet: shmem_barrier_all "));
+    let row: Vec<_> = row.unwrap_or_else(|| panic!("{told}")).split_whitespace().collect();
+    let seconds = |column: usize| row[column].parse::<f64>().unwrap();
+    assert_eq!(row[2], "2", "{told}");
+    assert!(seconds(3) >= seconds(5) && seconds(5) > 0.02, "{told}");
 }

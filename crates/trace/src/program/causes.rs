@@ -2,8 +2,8 @@
 //!
 //! *A wait for a word* that ended at some moment was ended by the last write of that word, by any
 //! PE, that began before that moment, of those whose value is not known to fail the comparison.
-//! Clocks of two hosts agree only so far, so a write may have begun a little later, by their
-//! uncertainty.
+//! Clocks of two hosts agree only so far. So what was late by the clocks first corrects them
+//! ([`agreed`](super::agreed)), and then no arrow leads back in time.
 //!
 //! *A call of a team* waits for the member that calls last. The k-th call of one member meets the
 //! k-th call of each other: all members make the calls of a team in one order. So it is with the
@@ -48,6 +48,10 @@ pub(super) struct Causes {
     pub(super) last: u64,
     arrows: u64,
 }
+
+/// Nanoseconds between the beginning of a cause and the end of a wait, at least: an arrow ends
+/// later than it begins, and before the wait does.
+pub(super) const ROOM: u64 = 2;
 
 /// A word: PE, region and offset.
 type Word = (u32, u16, u64);
@@ -129,13 +133,12 @@ impl Causes {
         let (waits, meetings) = causes.read_waits(sources)?;
         let mut writes = read_writes(sources, &waits)?;
         writes.values_mut().for_each(|writes| writes.sort_by_key(|write| write.start));
-        let slack = sources.iter().map(|source| source.clock.uncertainty).max().unwrap_or(0);
         // A call may wait for several words: the latest write has ended it.
         let mut found: BTreeMap<Key, &Written> = BTreeMap::new();
         for (word, waits) in &waits {
             let Some(writes) = writes.get(word) else { continue };
             for wait in waits {
-                let Some(write) = last_before(writes, wait, slack) else { continue };
+                let Some(write) = last_before(writes, wait) else { continue };
                 let known = found.entry(wait.by).or_insert(write);
                 if known.start < write.start {
                     *known = write;
@@ -148,7 +151,7 @@ impl Causes {
         }
         let mut meetings: Vec<_> = meetings.into_iter().collect();
         meetings.sort_by(|one, other| one.0.cmp(&other.0));
-        meetings.iter().for_each(|(_, members)| causes.add_meeting(members, slack));
+        meetings.iter().for_each(|(_, members)| causes.add_meeting(members));
         causes.first = causes.first.min(causes.last);
         Ok(causes)
     }
@@ -174,13 +177,13 @@ impl Causes {
         self.of.insert(wait, Cause { arrow: self.arrows, ..cause });
     }
 
-    fn add_meeting(&mut self, members: &[Member], slack: u64) {
+    fn add_meeting(&mut self, members: &[Member]) {
         let came = members.iter().filter(|member| member.comes);
         let Some(&last) = came.max_by_key(|member| member.start) else { return };
         let Member { by, pe, start, end, .. } = last;
         let cause = Cause { arrow: 0, pe, start, end: end.unwrap_or(start), is_write: false };
         // A call without an end may wait still, and one that ended before was for a limited time.
-        let was_met = |end: u64| end.saturating_add(slack) >= start;
+        let was_met = |end: u64| end >= start.saturating_add(ROOM);
         let others = members.iter().filter(|member| member.pe != pe);
         let met = others.filter(|member| member.end.is_some_and(was_met));
         met.for_each(|member| self.add(member.by, by, cause));
@@ -288,14 +291,62 @@ fn is_value(kind: Kind) -> bool {
 }
 
 /// The last of the writes that began before a wait ended, and may have ended it.
-fn last_before<'a>(writes: &'a [Written], wait: &Wait, slack: u64) -> Option<&'a Written> {
-    let end = wait.end.saturating_add(slack);
-    let before = writes.partition_point(|write| write.start <= end);
-    let may = |write: &&Written| write.value.is_none_or(|value| wait.holds(value));
+fn last_before<'a>(writes: &'a [Written], wait: &Wait) -> Option<&'a Written> {
+    let before = writes.partition_point(|write| write.start.saturating_add(ROOM) <= wait.end);
+    let may = |write: &&Written| wait.may_end_by(write);
     writes[..before].iter().rev().find(may)
 }
 
+/// What no clock may contradict: some PEs did something before any of these waits ended.
+pub(super) struct Order {
+    /// When each did so, by the place of its source.
+    pub(super) begun: Vec<(usize, u64)>,
+    /// When each wait has ended.
+    pub(super) ended: Vec<(usize, u64)>,
+}
+
+/// What follows from all events, as far as clocks that are up to `slack` nanoseconds off cannot
+/// deceive about it.
+pub(super) fn orders(sources: &[Source<'_>], slack: u64) -> io::Result<Vec<Order>> {
+    let (waits, meetings) = Causes::default().read_waits(sources)?;
+    let mut writes = read_writes(sources, &waits)?;
+    writes.values_mut().for_each(|writes| writes.sort_by_key(|write| write.start));
+    // Of the writes that may have ended the waits of a call, one has: the first at the latest.
+    let mut first: BTreeMap<Key, (&Wait, &Written)> = BTreeMap::new();
+    for (word, waits) in &waits {
+        let Some(writes) = writes.get(word) else { continue };
+        for wait in waits {
+            let Some(write) = writes.iter().find(|write| wait.may_end_by(write)) else { continue };
+            let known = first.entry(wait.by).or_insert((wait, write));
+            if write.start < known.1.start {
+                *known = (wait, write);
+            }
+        }
+    }
+    let late = |(wait, write): &(&Wait, &Written)| write.start <= wait.end.saturating_add(slack);
+    let of_words = first.into_values().filter(late).map(|(wait, write)| Order {
+        begun: vec![(write.by.0, write.start)],
+        ended: vec![(wait.by.0, wait.end)],
+    });
+    let mut orders: Vec<_> = of_words.collect();
+    for members in meetings.into_values() {
+        let came = members.iter().filter(|member| member.comes);
+        let begun: Vec<_> = came.map(|member| (member.by.0, member.start)).collect();
+        let last = begun.iter().map(|&(_, start)| start).max().unwrap_or(0);
+        let ends = members.iter().filter_map(|member| Some((member.by.0, member.end?)));
+        // One that ended before was for a limited time.
+        let ended = ends.filter(|&(_, end)| end.saturating_add(slack) >= last).collect();
+        orders.push(Order { begun, ended });
+    }
+    Ok(orders)
+}
+
 impl Wait {
+    /// Whether a write may have ended it.
+    fn may_end_by(&self, write: &Written) -> bool {
+        write.value.is_none_or(|value| self.holds(value))
+    }
+
     /// Whether a value may end the wait. Order is that of unsigned or of signed numbers: the word
     /// does not say which.
     fn holds(&self, value: u64) -> bool {

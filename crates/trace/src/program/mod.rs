@@ -10,10 +10,12 @@
 //! The events of a PE may be anything, as programs can write over them. So slices are cut where
 //! they would overlap, and all times lie inside of the timeline.
 //!
-//! Events are read from their files twice, and written as they are read. What stays in memory is
+//! Events are read from their files twice, or four times where clocks differ, and written as they
+//! are read. What stays in memory is
 //! some 40 bytes for each write to a word that somebody waits for, each such wait, and each call
 //! of a team.
 
+mod agreed;
 mod causes;
 mod source;
 mod tracks;
@@ -45,6 +47,7 @@ pub fn draw<W: Write>(
     origin: Option<u64>,
     timeline: &mut Timeline<W>,
 ) -> io::Result<Drawn> {
+    let sources = &agreed::agreed(sources)?[..];
     let causes = Causes::find(sources)?;
     let origin = origin.unwrap_or(causes.first);
     let bounds = tracks::Bounds {

@@ -5,7 +5,7 @@ use std::io;
 use memonet_core::unstable::recorder::events::Events;
 
 /// The events of a PE.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Source<'a> {
     /// The PE.
     pub pe: usize,

@@ -11,6 +11,7 @@ use memonet_control::events::{self, listen};
 use memonet_control::frames::{Piece, version};
 use memonet_control::messages::{Death, Findings, ToAgent, ToLauncher};
 use memonet_core::unstable::launch::State;
+use memonet_core::unstable::wait::wording;
 use memonet_core::{Cause, Lost};
 use memonet_fabrics::between::Between;
 use memonet_tcp::agent::NodeInfo;
@@ -26,7 +27,6 @@ use crate::run::datagrams::{self, Datagrams};
 use crate::run::family::Family;
 use crate::run::net;
 use crate::run::phase::{Deed, Phase};
-use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
 use crate::run::spec::Options;
@@ -775,7 +775,7 @@ impl Launcher {
 /// The PEs that have not ended, as text.
 fn running(nodes: &[Node]) -> String {
     let running: BTreeSet<usize> = nodes.iter().flat_map(|node| &node.running).copied().collect();
-    report::ranges(&mut running.into_iter().collect::<Vec<_>>())
+    wording::ranges(&mut running.into_iter().collect::<Vec<_>>())
 }
 
 impl Drop for Launcher {

@@ -25,10 +25,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use memonet_core::unstable::wait::Awaited;
+use memonet_core::unstable::wait::wording::{purpose, ranges};
 
 use super::absent::{Absent, absent, meets};
 use super::answer::{Answer, Wait, has_lasted};
-use crate::run::report::ranges;
 
 /// What a wait needs to end.
 enum Needs {
@@ -190,7 +190,7 @@ fn describe_meetings(answers: &[Answer], window: Duration) -> Vec<String> {
             let first = here.first().map_or(answer.pe, |first| first.pe);
             let Absent { sure, possible } = absent(answers, first, wait);
             let verb = if here.len() == 1 { "waits" } else { "wait" };
-            let place = super::text::purpose(wait, answers.len());
+            let place = purpose(wait, answers.len());
             let place =
                 format!("{place}, for which {} {verb}", names(here.iter().map(|one| one.pe)));
             let (absent, text) = match (sure.is_empty(), wait.what) {

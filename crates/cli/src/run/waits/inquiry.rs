@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use memonet_core::unstable::wait::wording::time;
+
 use super::answer::Answer;
 
 /// The least time between two questions of `--watch`, and the greatest.
@@ -107,7 +109,7 @@ impl Inquiry {
             (true, ..) => "what PEs wait for:".to_owned(),
             (_, true, _) => "what PEs wait for (SIGQUIT; the job goes on):".to_owned(),
             (_, _, Some(lasted)) => {
-                format!("a wait has lasted {}; what PEs wait for:", super::text::time(lasted))
+                format!("a wait has lasted {}; what PEs wait for:", time(lasted))
             }
             (_, _, None) => return (None, false),
         };

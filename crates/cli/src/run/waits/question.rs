@@ -7,10 +7,10 @@ use memonet_core::unstable::launch::{JobFile, State};
 use memonet_core::unstable::monotonic;
 use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_core::unstable::wait::report::Report;
+use memonet_core::unstable::wait::wording::time;
 
 use super::activity::{self, Activity, Threads};
 use super::answer::{Answer, Standing};
-use super::text::time;
 use crate::run::processes::Processes;
 
 /// How long a question stands at most: several times what a wait takes to answer.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use memonet_core::unstable::wait::{Awaited, Words};
+use memonet_core::unstable::wait::Awaited;
+use memonet_core::unstable::wait::wording::{purpose, ranges, time};
 
 use super::absent::{Absent, absent};
 use super::answer::{Activity, Answer, Standing, Wait};
-use crate::run::report::ranges;
 
 /// Most lines of a report.
 const MOST: usize = 40;
@@ -151,78 +151,10 @@ fn waiting(answers: &[Answer], pe: usize, wait: &Wait) -> String {
     text
 }
 
-/// What a wait is for, in a job of `npes` PEs.
-pub fn purpose(wait: &Wait, npes: usize) -> String {
-    let of_window = match wait.window.is_empty() {
-        true => String::new(),
-        false => format!(" of the window made at {}", wait.window),
-    };
-    match (&wait.words, wait.what) {
-        (Some(words), _) => words_of(words, &of_window),
-        (None, Awaited::Barrier) => format!("the barrier of {}", members(wait, npes)),
-        (None, Awaited::Step) => {
-            format!("the collective call of {}", members(wait, npes))
-        }
-        (None, Awaited::Peer) => format!("an answer of {}", members(wait, npes)),
-        (None, Awaited::Lock) if !wait.window.is_empty() => format!("a lock in a word{of_window}"),
-        (None, what) => what.to_string(),
-    }
-}
-
-fn members(wait: &Wait, npes: usize) -> String {
-    match &wait.members {
-        None => "all PEs".to_owned(),
-        Some(pes) if pes.all.len() == npes => "all PEs".to_owned(),
-        Some(pes) => {
-            let more = if pes.cut { " and more" } else { "" };
-            format!("PE {}{more}", ranges(&mut pes.all.clone()))
-        }
-    }
-}
-
-fn words_of(words: &Words, of_window: &str) -> String {
-    let Words { address, count, all, comparison, wanted, seen } = words;
-    let condition = match wanted.is_empty() {
-        true => "to change".to_owned(),
-        false => format!("to be {comparison} {wanted}"),
-    };
-    let place = |index: u64| match of_window.is_empty() {
-        true => format!("the word at {:#x}", address),
-        false => format!("word {index}{of_window}"),
-    };
-    match (&seen[..], *count) {
-        ([(index, value)], 1) => format!("{} {condition}; it is {value}", place(*index)),
-        ([_, ..], count) => {
-            let which = if *all { "all" } else { "any" };
-            let shown: Vec<String> =
-                seen.iter().map(|(index, value)| format!("word {index} is {value}")).collect();
-            let from = match of_window.is_empty() {
-                true => format!(" from {address:#x} on"),
-                false => of_window.to_owned(),
-            };
-            format!("{which} of {count} words{from} {condition}; {}", shown.join(", "))
-        }
-        _ => format!("words{of_window} {condition}"),
-    }
-}
-
-/// A duration, to two digits.
-pub fn time(time: Duration) -> String {
-    let (number, unit) = match time.as_nanos() {
-        0..1_000 => return format!("{} ns", time.as_nanos()),
-        1_000..1_000_000 => (time.as_secs_f64() * 1e6, "us"),
-        1_000_000..1_000_000_000 => (time.as_secs_f64() * 1e3, "ms"),
-        _ => (time.as_secs_f64(), "s"),
-    };
-    match number < 10.0 {
-        true => format!("{number:.1} {unit}"),
-        false => format!("{number:.0} {unit}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use memonet_core::Cause;
+    use memonet_core::unstable::wait::Words;
     use memonet_core::unstable::wait::report::Pes;
 
     use super::super::answer::tests::{barrier, computes, wait, waits};
@@ -298,12 +230,5 @@ mod tests {
         let answers: Vec<Answer> = (0..1000).map(different).collect();
         let lines = lines(&answers);
         assert_eq!((lines.len(), &*lines[MOST]), (MOST + 1, "and 960 more lines"));
-    }
-
-    #[test]
-    fn times_have_two_digits() {
-        let shown =
-            [7, 1_250, 99_900, 3_210_000, 12_000_000_000].map(Duration::from_nanos).map(time);
-        assert_eq!(shown, ["7 ns", "1.2 us", "100 us", "3.2 ms", "12 s"]);
     }
 }

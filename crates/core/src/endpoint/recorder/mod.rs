@@ -188,6 +188,8 @@ pub(super) struct Current {
     /// Address of its recorder; null: the thread is in no call.
     of: *const Recorder,
     slot: usize,
+    /// When the call began.
+    began: u64,
     /// The thread waits: what waits inside of that wait do is part of it.
     waits: bool,
     /// The event of the call.
@@ -197,8 +199,14 @@ pub(super) struct Current {
 }
 
 impl Current {
-    pub(super) const NOTHING: Current =
-        Current { of: std::ptr::null(), slot: OTHER, waits: false, event: None, described: false };
+    pub(super) const NOTHING: Current = Current {
+        of: std::ptr::null(),
+        slot: OTHER,
+        began: 0,
+        waits: false,
+        event: None,
+        described: false,
+    };
 }
 
 thread_local! {
@@ -268,8 +276,17 @@ impl Recorder {
         }
         let (slot, began) = (self.names.slot(&self.part, name), self.nanos());
         let event = self.log.as_ref().and_then(|log| timeline::call(log, began, name, at, window));
-        CURRENT.set(Current { of: &**self, slot, event, ..Current::NOTHING });
-        Some(Recording { recorder: self.clone(), before, slot, began })
+        CURRENT.set(Current { of: &**self, slot, began, event, ..Current::NOTHING });
+        Some(Recording { recorder: self.clone(), before })
+    }
+
+    /// Counts a call that ends now.
+    fn end_call(&self, call: Current) {
+        if std::ptr::eq(call.of, self) {
+            let now = self.nanos();
+            self.part.called(call.slot, now.saturating_sub(call.began));
+            self.end(call.event, now);
+        }
     }
 
     /// Notes an operation, which is made next. `value`: the word that it writes, or its operand.
@@ -303,20 +320,26 @@ pub struct Recording {
     recorder: Arc<Recorder>,
     /// What the thread was in before.
     before: Current,
-    slot: usize,
-    began: u64,
 }
 
-shows!([] Recording as "Recording", |it| slot = it.slot);
+shows!([] Recording as "Recording", |it| pe = it.recorder.me);
 
 impl Drop for Recording {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        let now = self.recorder.nanos();
-        self.recorder.part.called(self.slot, now.saturating_sub(self.began));
-        self.recorder.end(CURRENT.get().event, now);
-        CURRENT.set(self.before);
+        self.recorder.end_call(CURRENT.replace(self.before));
+    }
+}
+
+/// Ends the call that this thread is in, where the process ends in the call and drops nothing. Its
+/// waits have been counted by then, and would be more than the calls.
+pub fn end_call() {
+    let current = CURRENT.replace(Current::NOTHING);
+    // SAFETY: a thread is in a call while there is its `Recording`, which keeps the recorder. One
+    // that is never dropped keeps it for ever.
+    if let Some(recorder) = unsafe { current.of.as_ref() } {
+        recorder.end_call(current);
     }
 }
 

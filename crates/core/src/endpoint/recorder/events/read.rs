@@ -10,7 +10,7 @@ use std::ops::Range;
 const AT_ONCE: u64 = 1024;
 
 /// The events of a PE, in a file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Events<'a> {
     fd: BorrowedFd<'a>,
     /// Where they begin in the file.
