@@ -16,6 +16,23 @@ _OF_LAUNCHER = ("MEMONET_JOB_FD", "MEMONET_MACHINE_FD")
 
 
 def _ends(kind, raised, trace):
+    """Prints the exception. Another Ctrl-C meanwhile would bury it, as Python prints what interrupts
+    a hook as the hook's failure."""
+    import signal
+
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        before = None  # a program calls it in another thread, which gets no signals
+    try:
+        _print(kind, raised, trace)
+    finally:
+        # Afterwards the interpreter may wait for threads. A handler that was not Python's is None.
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _print(kind, raised, trace):
     import traceback
 
     try:
