@@ -2,8 +2,8 @@
 
 The exception of one PE ends the job, and the others get `PeerFailed` in their waits. Their
 tracebacks would bury the one that says what went wrong. So they print none: `memonet run` reports
-who has failed, and how. In a job that goes on without PEs that fail, each end is one of its own, and has
-its traceback.
+who has failed, and how. In a job that goes on without PEs that fail, each end is one of its own,
+and has its traceback.
 """
 
 import os
@@ -16,8 +16,8 @@ _OF_LAUNCHER = ("MEMONET_JOB_FD", "MEMONET_MACHINE_FD")
 
 
 def _ends(kind, raised, trace):
-    """Prints the exception. Another Ctrl-C meanwhile would bury it, as Python prints what interrupts
-    a hook as the hook's failure."""
+    """Prints the exception. Another Ctrl-C meanwhile would bury it: Python prints what interrupts a
+    hook as the hook's failure."""
     import signal
 
     try:
