@@ -6,6 +6,7 @@ who has failed, and how. In a job that goes on without PEs that fail, each end i
 and has its traceback.
 """
 
+import _signal  # what `signal` wraps: importing that takes long, and a Ctrl-C may come meanwhile
 import os
 import sys
 
@@ -18,10 +19,8 @@ _OF_LAUNCHER = ("MEMONET_JOB_FD", "MEMONET_MACHINE_FD")
 def _ends(kind, raised, trace):
     """Prints the exception. Another Ctrl-C meanwhile would bury it: Python prints what interrupts a
     hook as the hook's failure."""
-    import signal
-
     try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     except ValueError:
         before = None  # a program calls it in another thread, which gets no signals
     try:
@@ -29,7 +28,7 @@ def _ends(kind, raised, trace):
     finally:
         # Afterwards the interpreter may wait for threads. A handler that was not Python's is None.
         if before is not None:
-            signal.signal(signal.SIGINT, before)
+            _signal.signal(_signal.SIGINT, before)
 
 
 def _print(kind, raised, trace):
