@@ -7,8 +7,8 @@ from ._memonet import Window
 
 
 def _is_element(own, dtype):
-    """Whether a value of dtype `own` may come from an array of `dtype`: NumPy gives numbers of it in
-    this machine's byte order, and texts as long as they are."""
+    """Whether a value of dtype `own` may come from an array of `dtype`. NumPy gives its numbers in
+    this machine's byte order, and its texts as long as they are."""
     import numpy
 
     if own.kind in "SU":

@@ -2,10 +2,11 @@
 
 The exception of one PE ends the job, and the others get `PeerFailed` in their waits. Their
 tracebacks would bury the one that says what went wrong. So they print none: `memonet run` reports
-who has failed, and how. In a job that goes on without PEs that fail, each end is one of its own, and has
-its traceback.
+who has failed, and how. In a job that goes on without PEs that fail, each end is one of its own,
+and has its traceback.
 """
 
+import _signal  # what `signal` wraps: importing that takes long, and a Ctrl-C may come meanwhile
 import os
 import sys
 
@@ -16,6 +17,21 @@ _OF_LAUNCHER = ("MEMONET_JOB_FD", "MEMONET_MACHINE_FD")
 
 
 def _ends(kind, raised, trace):
+    """Prints the exception. Another Ctrl-C meanwhile would bury it: Python prints what interrupts a
+    hook as the hook's failure."""
+    try:
+        before = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    except ValueError:
+        before = None  # a program calls it in another thread, which gets no signals
+    try:
+        _print(kind, raised, trace)
+    finally:
+        # Afterwards the interpreter may wait for threads. A handler that was not Python's is None.
+        if before is not None:
+            _signal.signal(_signal.SIGINT, before)
+
+
+def _print(kind, raised, trace):
     import traceback
 
     try:

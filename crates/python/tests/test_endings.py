@@ -324,6 +324,28 @@ def test_other_ends_have_tracebacks(run_near):
     said = run_near.start(2, hidden, options=["--keep-going"]).stderr
     assert "ZeroDivisionError: what went wrong" in said and "PeerFailed" not in said, said
 
+    def twice(job):
+        class Slow:
+            def flush(self):
+                sys.stdout = sys.__stdout__
+                os.kill(os.getpid(), signal.SIGINT)
+
+        def elsewhere():
+            try:
+                raise ValueError("in a thread")
+            except ValueError:
+                sys.excepthook(*sys.exc_info())
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        sys.stdout = Slow()
+        raise KeyboardInterrupt
+
+    said = run_near.start(1, twice).stderr
+    assert "raise KeyboardInterrupt" in said and "excepthook" not in said, said
+    assert "ValueError: in a thread" in said and said.count("Traceback") == 2, said
+
     def own(job):
         def hook(kind, raised, trace):
             print("the program's own hook", file=sys.stderr)
