@@ -35,6 +35,13 @@ pub fn plain(arguments: TokenStream, item: TokenStream) -> TokenStream {
     all
 }
 
+/// Says that plain data have an attribute: a derive cannot add the layout that they need.
+#[proc_macro_derive(Plain)]
+pub fn derive_plain(_item: TokenStream) -> TokenStream {
+    let message = "plain data have an attribute, which also sets their layout: write `#[memonet::plain]` above the type, in place of this derive";
+    error(Span::call_site(), message)
+}
+
 /// An error of the compiler's, which points at this place.
 fn error(at: Span, message: &str) -> TokenStream {
     let error: TokenStream =

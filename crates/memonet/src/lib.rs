@@ -190,6 +190,8 @@
 #[doc(inline)]
 pub use memonet_core::*;
 
+#[doc(hidden)]
+pub use memonet_macros::Plain;
 /// Lets windows, multicast channels, shared data and collectives hold a structure: it becomes
 /// `memonet::Plain`.
 ///

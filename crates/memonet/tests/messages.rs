@@ -80,6 +80,7 @@ fn what_is_never_plain_is_told_with_what_to_use_instead() {
         ("12:10", "`bool` is not plain data", "use a `u8`"),
         ("16:15", "`Vec` is not plain data", "use an array, or an index into a window"),
         ("19:1", "`memonet::plain` is for structures", "Use a number"),
+        ("24:10", "plain data have an attribute", "write `#[memonet::plain]`"),
     ];
     for (at, what, instead) in told {
         let error = format!("error: {what}");
@@ -87,7 +88,7 @@ fn what_is_never_plain_is_told_with_what_to_use_instead() {
         let error = error.unwrap_or_else(|| panic!("no `{what}` in:\n{text}"));
         assert!(error.contains(instead) && error.contains(&format!("rs:{at}")), "{text}");
     }
-    assert!(!text.contains("zerocopy") && text.contains("due to 4 previous errors"), "{text}");
+    assert!(!text.contains("zerocopy") && text.contains("due to 5 previous errors"), "{text}");
 }
 
 /// The error of a call, with the line of this file at which the call stands.

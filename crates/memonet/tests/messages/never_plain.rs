@@ -21,4 +21,7 @@ enum Kind {
     That,
 }
 
+#[derive(memonet::Plain)]
+struct Derived(u64);
+
 fn main() {}
