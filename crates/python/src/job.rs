@@ -116,8 +116,8 @@ impl Job {
     }
 
     /// Makes a window: an array of `shape` (a number, or one for each dimension) and `dtype`
-    /// (float64) on every PE, zero at first. Pages are given to it when they are first used, or here
-    /// with `populate`. Collective.
+    /// (float64) on every PE, zero at first. Pages are given to it when they are first used, or
+    /// here with `populate`. Collective.
     #[pyo3(signature = (shape, dtype=None, *, populate=false))]
     fn window(
         &self,

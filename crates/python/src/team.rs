@@ -155,8 +155,8 @@ impl Team {
     /// Combines the values of all members, in the order of ranks; all get the result.
     ///
     /// `x` is a number or an array; Python's integers are combined as int64, and wrap. `op` is
-    /// "sum", "product", "min", "max", "and", "or" or "xor". Arrays are combined element by element,
-    /// into `out` (which may be `x`) or a new array.
+    /// "sum", "product", "min", "max", "and", "or" or "xor". Arrays are combined element by
+    /// element, into `out` (which may be `x`) or a new array.
     #[pyo3(signature = (x, op="sum", out=None))]
     fn all_reduce<'py>(
         slf: &Bound<'py, Self>,

@@ -484,7 +484,8 @@ impl Window {
     }
 
     /// Copies elements of `pe`'s part from `index` on: as many as the array `into` has, which it
-    /// gives; or `count` of them into a new array of one dimension; without either, the one element.
+    /// gives; or `count` of them into a new array of one dimension; without either, the one
+    /// element.
     #[pyo3(signature = (pe, index, into=None, *, count=None))]
     fn get<'py>(
         slf: &Bound<'py, Self>,
@@ -573,8 +574,8 @@ impl Window {
         Ok(Remote::new(Self::target(slf, pe, index)?))
     }
 
-    /// Updates signal word `index` of `pe`'s part, and wakes it: `op` "set" or "add", of `value`. The
-    /// window's dtype is uint64.
+    /// Updates signal word `index` of `pe`'s part, and wakes it: `op` "set" or "add", of `value`.
+    /// The window's dtype is uint64.
     #[pyo3(signature = (pe, index, value=1, op="set"))]
     fn signal(
         slf: &Bound<'_, Self>,

@@ -213,7 +213,8 @@ fn a_run_has_a_pe() {
     assert!(error.contains("a job has at least one PE"), "{error}");
 }
 
-/// A command of a NIC hears of no death, so who waits for it waits for ever. The panic is the cause.
+/// A command of a NIC hears of no death, so a PE that waits for it waits for ever. The panic is the
+/// cause.
 #[test]
 fn a_panic_goes_before_the_deadlock_that_it_causes() {
     let ended = std::panic::catch_unwind(|| {
