@@ -36,12 +36,6 @@ impl Supervisor {
                 }
                 News::Ended(result) => {
                     let simulation = self.simulation.take();
-                    if result.is_ok() && self.processes.pes().len() > 1 && !self.has_joined() {
-                        self.say(
-                            "no process has used memonet, so nothing ran on the simulated machine. If the program uses MPI, each process was alone, rank 0 of 1: \
-                             a simulated machine has no MPI",
-                        );
-                    }
                     if let Err(error) = result {
                         let text = match error.downcast_ref() {
                             Some(Error::Deadlock { at, waits }) => {
@@ -59,11 +53,6 @@ impl Supervisor {
             }
         }
         Ok(())
-    }
-
-    /// Whether any PE has joined the job.
-    fn has_joined(&self) -> bool {
-        self.processes.pes().any(|pe| self.job().process(pe).is_some())
     }
 
     /// Has all PEs say where they wait, and waits until they have: nothing else is under way.
