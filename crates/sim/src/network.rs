@@ -280,6 +280,13 @@ impl Network {
         links
     }
 
+    /// Forgets what links have carried: the job begins now.
+    pub(crate) fn count_anew(&mut self) {
+        let switches = self.switches.iter_mut().map(|switch| &mut switch.out);
+        let outs = self.node_out.iter_mut().chain(switches);
+        outs.flatten().flatten().for_each(|channel| channel.carried = Carried::default());
+    }
+
     /// Changes an entry of a switch's table: packets to `node` leave by this port from now on.
     /// Without a port they are dropped.
     ///

@@ -158,7 +158,8 @@ impl fmt::Display for Usage {
         writeln!(f, "{:<29} {:>7} {:>14} {:>10}", "busiest links", "busy", "bytes", "packets")?;
         for LinkUsage { from, to, carried, .. } in self.links.iter().take(BUSIEST) {
             let way = format!("{from} to {to}");
-            let share = 100.0 * carried.busy.as_ns() / took.as_ns().max(1e-3);
+            // What is still on its way when the last PE ends may make a link busy for longer.
+            let share = (100.0 * carried.busy.as_ns() / took.as_ns().max(1e-3)).min(100.0);
             let Carried { bytes, packets, .. } = carried;
             writeln!(f, "{way:<29} {share:>5.1} % {bytes:>14} {packets:>10}")?;
         }

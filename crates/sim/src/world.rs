@@ -64,6 +64,7 @@ impl World {
             world.parts.now = now;
             world.handle(event);
         }
+        world.parts.network.count_anew();
         Ok(world)
     }
 

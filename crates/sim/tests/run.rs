@@ -207,6 +207,22 @@ fn a_network_that_loses_most_is_not_stuck() {
     assert_eq!(done.unwrap().results[1..], [Some(19), Some(19)]);
 }
 
+/// What a machine sends when it is switched on is no part of the run.
+#[test]
+fn links_are_busy_for_no_longer_than_the_run() {
+    let machine = Machine::load("dimmnet-2").unwrap();
+    let nothing = run(&machine, 3, &Options::default(), |_| ()).unwrap().usage;
+    assert!(nothing.links.is_empty(), "{:?}", nothing.links);
+    // Its manager begins to sweep with the job.
+    let machine = Machine::load("dimmnet-2/managed").unwrap();
+    let nothing = run(&machine, 3, &Options::default(), |_| ()).unwrap().usage;
+    assert!(nothing.to_string().contains(" 100.0 %"), "{nothing}");
+    let usage = run(&machine, 3, &Options::default(), |job| job.barrier()).unwrap().usage;
+    let took = usage.end.since(usage.begin);
+    assert!(!usage.links.is_empty());
+    assert!(usage.links.iter().all(|link| link.carried.busy < took), "{usage}");
+}
+
 #[test]
 fn a_run_has_a_pe() {
     let error = run(&machine(), 0, &Options::default(), |_| ()).unwrap_err().to_string();
