@@ -117,8 +117,8 @@ pub use base::error::{Call, Cause, Error, Lost, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
-    And, By, CollectiveAlgorithm, Destinations, Elements, Goal, Max, Min, Number, NumberKind,
-    Numbers, Operator, Or, Product, Span, Sum, SymmetricRange, Xor,
+    And, Broadcast, By, CollectiveAlgorithm, Destinations, Elements, Goal, Max, Min, Number,
+    NumberKind, Numbers, Operator, Or, Product, Span, Sum, SymmetricRange, Xor,
 };
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;

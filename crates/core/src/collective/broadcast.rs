@@ -2,7 +2,7 @@
 
 use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
-use super::{Span, SymmetricRange, check_apart, check_disjoint, check_length};
+use super::{Broadcast, Span, SymmetricRange, check_apart, check_disjoint, check_length};
 use crate::base::error::{Quick, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
@@ -50,7 +50,7 @@ impl Team {
                 &[("root", root as u64), ("bytes", from.bytes as u64)],
             )?;
             check_apart(to, from)?;
-            Ok(self.broadcast_places(root, to, from)?)
+            Ok(self.broadcast_places(Broadcast::new(root, to, from))?)
         })
     }
 
@@ -58,12 +58,8 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast_into`](Self::broadcast_into).
-    pub fn broadcast_places(
-        &self,
-        root: usize,
-        to: SymmetricRange,
-        from: SymmetricRange,
-    ) -> Result<()> {
+    pub fn broadcast_places(&self, what: Broadcast) -> Result<()> {
+        let Broadcast { root, to, from, .. } = what;
         self.check_rank(root)?;
         self.check_places(to, from)?;
         self.note_call(from.bytes);
@@ -71,25 +67,25 @@ impl Team {
         let call = Call::Broadcast { bytes: from.bytes };
         let mut algorithm = self.choose(call);
         if algorithm == Algorithm::Network {
-            return Ok(self.broadcast_in_network(root, to, from)?);
+            return Ok(self.broadcast_in_network(what)?);
         }
         self.count_broadcast(from.bytes);
         if algorithm == Algorithm::Multicast {
-            if self.broadcast_by_multicast(root, to, from)? {
+            if self.broadcast_by_multicast(what)? {
                 return Ok(());
             }
             algorithm = self.choose_without_multicast(call);
         }
         if let (Algorithm::Copied, Some(copies)) = (algorithm, self.copies()) {
-            return Ok(self.broadcast_copied(copies, root, to, from)?);
+            return Ok(self.broadcast_copied(copies, what)?);
         }
         if algorithm == Algorithm::Nodes {
-            return Ok(self.broadcast_by_nodes(root, to, from)?);
+            return Ok(self.broadcast_by_nodes(what)?);
         }
         if algorithm == Algorithm::Parts {
-            return Ok(self.broadcast_in_parts(root, to, from)?);
+            return Ok(self.broadcast_in_parts(what)?);
         }
-        Ok(self.hand_out(algorithm, root, to, from, |_| from)?)
+        Ok(self.hand_out(algorithm, what, |_| from)?)
     }
 
     /// Gives each member its part of `from` of the member with rank `root`: the member with rank r
@@ -146,9 +142,8 @@ impl Team {
             to.bytes * self.len(),
         )?;
         let call = Call::Scatter { each: to.bytes, all: from.bytes };
-        self.hand_out(self.choose(call), root, to, from, |rank| {
-            from.part(rank * to.bytes, to.bytes)
-        })
+        let what = Broadcast::new(root, to, from);
+        self.hand_out(self.choose(call), what, |rank| from.part(rank * to.bytes, to.bytes))
     }
 
     /// Copies a part of the root's source, as long as `to`, to each member's `to`. A member returns
@@ -156,15 +151,14 @@ impl Team {
     fn hand_out(
         &self,
         algorithm: Algorithm,
-        root: usize,
-        to: SymmetricRange,
-        from: SymmetricRange,
+        what: Broadcast,
         part: impl Fn(usize) -> SymmetricRange,
     ) -> Quick<()> {
+        let Broadcast { root, to, from, .. } = what;
         let mine = part(self.rank());
         let step = self.step(false)?;
         if algorithm != Algorithm::Line && !self.is_near() {
-            return self.push_out(algorithm, step, root, to, part);
+            return self.push_out(algorithm, step, what, part);
         }
         let eager_buffer = self.eager_buffer(step);
         if self.rank() != root {
@@ -198,7 +192,7 @@ impl Team {
             other => other.is_not_for("parts of one member"),
         }
         // The root copies while the others copy.
-        self.take(root, mine, to)?;
+        self.take(root, mine, what.own_to(root))?;
         match algorithm {
             Algorithm::Direct => self.await_from(step, 0..self.len()),
             _ => Ok(()),
@@ -206,20 +200,25 @@ impl Team {
     }
 
     /// [`hand_out`](Self::hand_out) through a fabric: the root writes each member's part into the
-    /// member's eager buffer at once, or into its destination once the member has come.
+    /// member's eager buffer at once, or into its destination, once that may be written.
     fn push_out(
         &self,
         algorithm: Algorithm,
         step: Step,
-        root: usize,
-        to: SymmetricRange,
+        what: Broadcast,
         part: impl Fn(usize) -> SymmetricRange,
     ) -> Quick<()> {
+        let Broadcast { root, to, .. } = what;
         let eager_buffer = self.eager_buffer(step);
         match (algorithm, self.rank() == root) {
-            (Algorithm::Direct, true) => self.serve(step, to, &part)?,
+            (Algorithm::Direct, true) if what.asks() => self.serve(step, to, &part)?,
+            (Algorithm::Direct, true) => {
+                self.push(step, 0..self.len(), to, |rank| self.here(part(rank)))?
+            }
             (Algorithm::Direct, false) => {
-                self.notify(step, root..root + 1, nothing)?;
+                if what.asks() {
+                    self.notify(step, root..root + 1, nothing)?;
+                }
                 return self.await_from(step, root..root + 1);
             }
             (_, true) => {
@@ -232,6 +231,6 @@ impl Team {
                 return self.take(self.rank(), eager_buffer.part(0, to.bytes), to);
             }
         }
-        self.take(root, part(root), to)
+        self.take(root, part(root), what.own_to(root))
     }
 }

@@ -12,7 +12,7 @@
 //!   call in [`PeerFailed`](crate::Error::PeerFailed) before anything is written. The others end so
 //!   when the root has left without notifying them.
 
-use super::SymmetricRange;
+use super::Broadcast;
 use crate::base::error::Quick;
 use crate::endpoint::copies::Copies;
 use crate::team::Team;
@@ -20,13 +20,8 @@ use crate::team::steps::nothing;
 
 impl Team {
     /// Broadcasts by a copied write.
-    pub(super) fn broadcast_copied(
-        &self,
-        copies: &Copies,
-        root: usize,
-        to: SymmetricRange,
-        from: SymmetricRange,
-    ) -> Quick<()> {
+    pub(super) fn broadcast_copied(&self, copies: &Copies, what: Broadcast) -> Quick<()> {
+        let Broadcast { root, to, from, .. } = what;
         let step = self.step(false)?;
         if self.rank() != root {
             self.notify(step, root..root + 1, nothing)?;
@@ -36,6 +31,6 @@ impl Team {
         // SAFETY: `check_places` has found the source inside of this PE's segment.
         unsafe { copies.write(to.offset, self.here(from), from.bytes) }?;
         self.notify_copied(step, copies)?;
-        self.take(root, from, to)
+        self.take(root, from, what.own_to(root))
     }
 }

@@ -21,7 +21,7 @@
 //! library does not know how often a program will broadcast. So a team first puts as many bytes as
 //! a circle costs ([`PUT_FIRST_BYTES`]): whether it ends there or goes on, it has not lost much.
 
-use super::SymmetricRange;
+use super::Broadcast;
 use crate::base::error::Quick;
 use crate::base::layout::EAGER_BYTES;
 use crate::multicast::Circle;
@@ -74,12 +74,8 @@ impl Team {
 
     /// Broadcasts by multicast. Gives false, having done nothing, where the network does not serve
     /// the team.
-    pub(super) fn broadcast_by_multicast(
-        &self,
-        root: usize,
-        to: SymmetricRange,
-        from: SymmetricRange,
-    ) -> Quick<bool> {
+    pub(super) fn broadcast_by_multicast(&self, what: Broadcast) -> Quick<bool> {
+        let Broadcast { root, to, from, .. } = what;
         let Some(circle) = self.circle()? else {
             return Ok(false);
         };
@@ -92,7 +88,7 @@ impl Team {
         if given {
             // The root copies while the first datagrams travel.
             self.pe().progress();
-            self.take(root, from, to)?;
+            self.take(root, from, what.own_to(root))?;
             self.await_from(step, 0..self.len())?;
         } else {
             self.wait_in_step(&|pe| pe != self.members()[root], || block.is_here().then_some(()))?;

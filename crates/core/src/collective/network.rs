@@ -24,8 +24,8 @@
 //! A member whose wait has ended in an error uses the network no more: its later collectives fail
 //! by the other algorithms.
 
-use super::SymmetricRange;
 use super::operator::{Elements, Goal, NumberKind, Numbers};
+use super::{Broadcast, SymmetricRange};
 use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
 use crate::base::shm;
@@ -70,12 +70,9 @@ impl Team {
     }
 
     /// Broadcasts by the network.
-    pub(super) fn broadcast_in_network(
-        &self,
-        root: usize,
-        to: SymmetricRange,
-        from: SymmetricRange,
-    ) -> Quick<()> {
+    pub(super) fn broadcast_in_network(&self, broadcast: Broadcast) -> Quick<()> {
+        let Broadcast { root, from, .. } = broadcast;
+        let to = broadcast.own_to(self.rank());
         let mut part = vec![0; from.bytes];
         // SAFETY: `check_places` has found the place inside of this PE's segment; the vector is as
         // long.

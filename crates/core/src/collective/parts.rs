@@ -12,7 +12,7 @@
 //! the same bytes. A PE that dies leaves notifications out, and the others' waits end with
 //! [`PeerFailed`](crate::Error::PeerFailed).
 
-use super::SymmetricRange;
+use super::{Broadcast, SymmetricRange};
 use crate::base::error::Quick;
 use crate::team::Team;
 
@@ -27,12 +27,8 @@ const ALIGNMENT: usize = 64;
 
 impl Team {
     /// A broadcast in parts. *Collective.*
-    pub(super) fn broadcast_in_parts(
-        &self,
-        root: usize,
-        to: SymmetricRange,
-        from: SymmetricRange,
-    ) -> Quick<()> {
+    pub(super) fn broadcast_in_parts(&self, what: Broadcast) -> Quick<()> {
+        let Broadcast { root, to, from, .. } = what;
         let (n, me) = (self.len(), self.rank());
         let each = from.bytes.div_ceil(n).next_multiple_of(ALIGNMENT);
         let part = |place: SymmetricRange, rank: usize| {
@@ -42,14 +38,14 @@ impl Team {
         self.pass_barrier()?;
         let dealt = self.step(false)?;
         if me == root {
-            self.take(root, from, to)?;
+            self.take(root, from, what.own_to(root))?;
             self.deal(dealt, |rank| part(to, rank), |rank| self.here(part(from, rank)))?;
         } else {
             self.await_from(dealt, root..root + 1)?;
         }
         let spread = self.step(true)?;
         // P1.
-        self.push(spread, 0..n, part(to, me), |_| self.here(part(to, me)))?;
+        self.push(spread, 0..n, part(to, me), |_| self.here(part(what.own_to(me), me)))?;
         self.meet(spread)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::operator::{Goal, Number, Operator, Sum};
 use super::staging::Staging;
-use super::{Destinations, check_length};
+use super::{Broadcast, Destinations, check_length};
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
@@ -83,7 +83,7 @@ impl Team {
             if self.rank() == root {
                 staging.write(place, piece);
             }
-            self.broadcast_places(root, place, place)?;
+            self.broadcast_places(Broadcast::new(root, place, place))?;
             if self.rank() != root {
                 staging.read(place, piece);
             }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::base::error::Result;
 use crate::base::layout::{StepLine, TURNS};
-use crate::collective::{Destinations, SymmetricRange};
+use crate::collective::{Broadcast, Destinations, SymmetricRange};
 use crate::team::Team;
 
 /// A job whose threads share nothing that they have not touched.
@@ -41,7 +41,7 @@ fn value(rank: usize, call: usize) -> u64 {
 fn broadcast(team: &Team, call: usize) -> Result<()> {
     let (pe, root) = (team.pe(), call % team.len());
     write(pe, 0, value(team.rank(), call));
-    team.broadcast_places(root, words(pe, 1, 1), words(pe, 0, 1))?;
+    team.broadcast_places(Broadcast::new(root, words(pe, 1, 1), words(pe, 0, 1)))?;
     assert_eq!(read(pe, 1), value(root, call), "call {call}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! the conditions on places, of which front ends make collectives.
 
 use crate::setup::{Dice, Setup, mark, segment_of, sizes_here};
-use memonet_core::{Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
+use memonet_core::{Broadcast, Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
 
 on_every_fabric!(
     [also on copying, streams_dealt]
@@ -278,8 +278,21 @@ fn places(setup: Setup) {
                     (0..len).map(move |i| sent(rank, block * len + i)).collect::<Vec<_>>()
                 };
                 fill(1);
-                job.world().broadcast_places(n - 1, at(n, 1), at(0, 1))?;
-                assert_eq!(words(n), block(n - 1, 0));
+                for (root_keeps, writable) in [
+                    (false, Destinations::InTheCall),
+                    (false, Destinations::Ready),
+                    (true, Destinations::Ready),
+                    (true, Destinations::InTheCall),
+                ] {
+                    words(n).fill(7);
+                    fill(1);
+                    job.barrier()?;
+                    let what = Broadcast::new(n - 1, at(n, 1), at(0, 1));
+                    job.world().broadcast_places(Broadcast { root_keeps, writable, ..what })?;
+                    let keeps = root_keeps && me == n - 1;
+                    assert_eq!(words(n), if keeps { vec![7; len] } else { block(n - 1, 0) });
+                    assert_eq!(words(0), block(me, 0));
+                }
                 for writable in [Destinations::InTheCall, Destinations::Ready] {
                     (n..2 * n).for_each(|index| words(index).fill(0));
                     job.barrier()?;
@@ -329,7 +342,8 @@ fn places_that_do_not_fit(setup: Setup) {
                 assert!(matches!(result, Err(Error::Length { .. })), "{result:?}")
             };
             for small in [8, 1600] {
-                length(team.broadcast_places(0, place(0, small), place(2000, small + 8)));
+                let (to, from) = (place(0, small), place(2000, small + 8));
+                length(team.broadcast_places(Broadcast::new(0, to, from)));
                 length(team.gather_places(
                     None,
                     place(0, small),

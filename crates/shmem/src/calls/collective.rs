@@ -4,7 +4,7 @@ use crate::calls::operation::Operator;
 use crate::state::handle::Team;
 use crate::state::{State, bytes, die, get, or_die};
 use memonet_core::unstable::segment::of_team;
-use memonet_core::{Destinations, Error, Goal, SymmetricRange};
+use memonet_core::{Broadcast, Destinations, Error, Goal, SymmetricRange};
 use std::ffi::c_int;
 
 pub unsafe fn barrier_all(call: &'static str) {
@@ -116,7 +116,9 @@ pub unsafe fn broadcast<T>(
             place(state, call, "source", source, nelems),
         );
         check_apart(state, call, to, from, true);
-        or_die(call, team.broadcast_places(root(call, team, pe_root), to, from));
+        let what = Broadcast::new(root(call, team, pe_root), to, from);
+        let what = Broadcast { writable: Destinations::Ready, ..what };
+        or_die(call, team.broadcast_places(what));
     })
 }
 

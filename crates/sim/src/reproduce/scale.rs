@@ -15,7 +15,7 @@ use crate::memory::PlainMemory;
 use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
 use crate::world::World;
-use memonet_core::{Goal, Job, SignalOp, Sum};
+use memonet_core::{Broadcast, Goal, Job, SignalOp, Sum};
 
 /// The most nodes.
 pub const MOST: usize = 1 << 16;
@@ -132,7 +132,7 @@ impl Member {
         let done = match goal {
             // SAFETY: any bytes are valid numbers.
             Some(goal) => unsafe { world.combine_values::<u64>(Sum, goal, to, from) },
-            None => world.broadcast_places(0, to, from),
+            None => world.broadcast_places(Broadcast::new(0, to, from)),
         };
         done.expect("nobody dies in an experiment");
     }
