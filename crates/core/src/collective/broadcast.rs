@@ -83,7 +83,11 @@ impl Team {
             return Ok(self.broadcast_by_nodes(what)?);
         }
         if algorithm == Algorithm::Parts {
-            return Ok(self.broadcast_in_parts(what)?);
+            if !what.root_keeps {
+                return Ok(self.broadcast_in_parts(what)?);
+            }
+            // Members write parts into the destinations of all others.
+            algorithm = Algorithm::Direct;
         }
         Ok(self.hand_out(algorithm, what, |_| from)?)
     }

@@ -38,14 +38,14 @@ impl Team {
         self.pass_barrier()?;
         let dealt = self.step(false)?;
         if me == root {
-            self.take(root, from, what.own_to(root))?;
+            self.take(root, from, to)?;
             self.deal(dealt, |rank| part(to, rank), |rank| self.here(part(from, rank)))?;
         } else {
             self.await_from(dealt, root..root + 1)?;
         }
         let spread = self.step(true)?;
         // P1.
-        self.push(spread, 0..n, part(to, me), |_| self.here(part(what.own_to(me), me)))?;
+        self.push(spread, 0..n, part(to, me), |_| self.here(part(to, me)))?;
         self.meet(spread)
     }
 }

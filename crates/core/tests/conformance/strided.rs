@@ -251,7 +251,7 @@ fn places(setup: Setup) {
         run.job(|job| {
             let (me, n) = (job.pe(), job.npes());
             let segment = segment_of(job);
-            for len in [3, 700] {
+            for len in [3, 700, 4200] {
                 let bytes = 8 * len;
                 let base = job.allocate(4 * n * bytes, 8, true)?;
                 let at = |index: usize, blocks: usize| {
