@@ -598,6 +598,10 @@ fn a_program_of_mpi_is_told_how_it_should_be_started() {
     for part in ["program is linked with MPI (libmpi.so.40)", "no MPI", "OpenSHMEM", "--machine"] {
         assert!(ended.stderr.contains(part), "{part}: {ended:?}");
     }
+    // Under a shell it shows only in the end.
+    let ended = run(&["--machine", "rdma-100g", "-n", "3", "sh", "-c", "true"]);
+    assert_eq!((ended.status, ended.stderr.lines().count()), (0, 1), "{ended:?}");
+    assert!(ended.stderr.contains("the program does not use memonet"), "{ended:?}");
     // One is what MPI takes it for.
     for alone in [&["-n", "1", mpi.as_str()][..], &["-n", "1", &mpi, ":", "-n", "2", "true"]] {
         assert_eq!(run(alone).stderr, "", "{alone:?}");

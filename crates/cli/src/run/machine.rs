@@ -41,7 +41,7 @@ pub struct Simulation {
     /// Becomes readable when there is news.
     wakeup: Wakeup,
     news: Receiver<News>,
-    engine: Option<JoinHandle<Result<()>>>,
+    engine: Option<JoinHandle<Result<bool>>>,
     outputs: Arc<Outputs>,
     pace: Arc<Pace>,
     patience: Duration,
@@ -65,8 +65,8 @@ pub enum News {
     Start(usize, Sender<bool>),
     /// Read the output of this PE.
     PassOn(usize, Sender<()>),
-    /// The last one: the engine has ended with this result.
-    Ended(Result<()>),
+    /// The last one: the engine has ended with this result. Whether a PE has called its NIC.
+    Ended(Result<bool>),
 }
 
 /// The descriptors from which each PE's output is read.
@@ -213,7 +213,7 @@ impl Plan {
         })
     }
 
-    /// Runs the engine from start to end.
+    /// Runs the engine from start to end. Gives whether a PE has called its NIC.
     fn run(
         self,
         hosted: &Arc<Hosted>,
@@ -221,7 +221,7 @@ impl Plan {
         pace: &Pace,
         main: Main,
         cpus: Option<CpuSet>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if let Some(cpus) = cpus {
             rustix::thread::sched_setaffinity(None, &cpus)
                 .context("cannot bind the machine to its CPU; use --bind none")?;
@@ -233,8 +233,10 @@ impl Plan {
             let _like_its_pes = NoCycles::begin();
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
         };
+        let is_used = ended.usage.pes.iter().any(|pe| pe.calls > 0);
         self.report.set(&self.machine, &ended.usage, ended.recorder);
-        Ok(ended.result?)
+        ended.result?;
+        Ok(is_used)
     }
 }
 
@@ -320,7 +322,7 @@ fn allow_cycles(how: i32) {
     unsafe { libc::prctl(libc::PR_SET_TSC, how) };
 }
 
-fn bail_out() -> Result<()> {
+fn bail_out() -> Result<bool> {
     bail!(
         "the simulated machine has failed; the message above shows a bug of memonet, please report it"
     )

@@ -11,6 +11,10 @@ use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor};
 
+/// What is said after a run in which no PE has called its NIC. Under a shell or an interpreter, a
+/// program of MPI shows only then.
+const UNUSED: &str = "no PE has called the simulated machine: the program does not use memonet. If it uses MPI, each process was alone, rank 0 of 1: a simulated machine has no MPI";
+
 impl Supervisor {
     /// Lets the engine of this machine decide when PEs are started.
     pub fn simulate(&mut self, simulation: Simulation) -> Result<()> {
@@ -36,6 +40,9 @@ impl Supervisor {
                 }
                 News::Ended(result) => {
                     let simulation = self.simulation.take();
+                    if let (Ok(false), 2..) = (&result, self.processes.pes().len()) {
+                        self.say(UNUSED);
+                    }
                     if let Err(error) = result {
                         let text = match error.downcast_ref() {
                             Some(Error::Deadlock { at, waits }) => {
