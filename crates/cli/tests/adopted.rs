@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// Variables by which launchers say size, rank, and how many processes are here.
 const LAUNCHERS: [[&str; 3]; 3] = [
@@ -184,20 +185,25 @@ fn sigquit_to_a_pe_says_what_it_waits_for() {
     let pes = [0, 1].map(start);
     let waits_for = [" in Job::barrier at crates/cli/examples/waits.rs:", " to be >= 5; it is 4\n"];
     for (rank, waits_for) in waits_for.into_iter().enumerate() {
-        let has = |part: &str, times: usize| {
-            common::until(part, || said(rank).unwrap().matches(part).count() >= times);
-            assert_eq!(said(rank).unwrap().matches(part).count(), times, "{}", said(rank).unwrap());
-        };
-        has("says at SIGQUIT what it waits for", 1);
-        for times in 1..=3 {
-            // Where it waits already, and where it does so soon.
-            common::send(pes[rank].0.id() as i32, rustix::process::Signal::QUIT);
-            has(
-                &format!("PE {rank} (process {}), what its threads wait for:", pes[rank].0.id()),
-                times,
-            );
-            has(&format!("memonet: PE {rank} has waited "), times);
-            has(waits_for, times);
+        let count = |part: &str| said(rank).unwrap().matches(part).count();
+        let process = pes[rank].0.id();
+        let ask = || common::send(process as i32, rustix::process::Signal::QUIT);
+        common::until("it joins", || count("says at SIGQUIT what it waits for") == 1);
+        // At first it may wait for the other one to join.
+        common::until(waits_for, || {
+            ask();
+            std::thread::sleep(Duration::from_millis(100));
+            count(waits_for) > 0
+        });
+        let asked = format!("PE {rank} (process {process}), what its threads wait for:");
+        let waited = format!("memonet: PE {rank} has waited ");
+        for _ in 0..3 {
+            let before = [&*asked, &*waited, waits_for].map(count);
+            ask();
+            for (part, before) in [&*asked, &*waited, waits_for].into_iter().zip(before) {
+                common::until(part, || count(part) > before);
+            }
+            assert!(count(&waited) <= count(&asked), "{}", said(rank).unwrap());
         }
     }
     assert!(said(0).unwrap().contains(" for the barrier of all PEs; missing: PE 1\n"));

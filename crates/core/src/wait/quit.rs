@@ -3,8 +3,8 @@
 //! Memonet's launcher asks its PEs by a word in the job's memory ([`answer`](super::answer)). Under
 //! another launcher nobody asks, so there the PE's own handler of SIGQUIT does. It notes the moment
 //! and rings the PE's doorbell. Each thread that waits, looks in vain and sees the note then writes
-//! a line to standard error, once for each signal. A wait that begins later than [`LONGEST`] after
-//! the signal is not meant.
+//! a line to standard error, once for each signal, however late it gets to look. A wait that begins
+//! later than [`LONGEST`] after the signal is not meant.
 //!
 //! *The handler may run at any moment.* It reads and writes atomics and shared words, rings, and
 //! makes system calls. It allocates nothing and takes no lock.
@@ -24,8 +24,10 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// How long after a signal a wait still tells: several times what a sleeper takes to look.
+/// How long after a signal a wait may begin that tells what it is for.
 const LONGEST: u64 = 500_000_000;
+/// How long after a signal waits look whether they have told: a thread may get no CPU for seconds.
+const LATEST: u64 = 30_000_000_000;
 
 /// The moment of the last signal that has not been dealt with, or 0.
 static ASKED: AtomicU64 = AtomicU64::new(0);
@@ -58,7 +60,8 @@ pub(super) fn tell(me: usize, npes: usize, report: &impl Fn() -> Report) {
     if asked == 0 {
         return;
     }
-    if monotonic_nanos().saturating_sub(asked) > LONGEST {
+    let now = monotonic_nanos();
+    if now.saturating_sub(asked) > LATEST {
         // A signal that comes at this moment stays.
         let _ = ASKED.compare_exchange(asked, 0, Ordering::Relaxed, Ordering::Relaxed);
         return;
@@ -67,6 +70,9 @@ pub(super) fn tell(me: usize, npes: usize, report: &impl Fn() -> Report) {
         return;
     }
     let mut report = report();
+    if now.saturating_sub(report.waited) > asked.saturating_add(LONGEST) {
+        return;
+    }
     if !report.call.is_empty() && report.at.is_empty() {
         report.at = callers::line().unwrap_or_default();
     }
