@@ -18,8 +18,10 @@ fn main() -> ExitCode {
     let program = args.next().unwrap_or_default();
     let argument = args.next().unwrap_or_default();
     let number = || argument.parse().expect("a number");
-    if program == "denied" {
-        denied();
+    match program.as_str() {
+        "denied" => denied(),
+        "meet" => meet(&argument),
+        _ => {}
     }
     let run = || -> Result<()> {
         let job = memonet::init()?;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
             "offers" => offers(&job),
             "barriers" => barriers(&job),
             "talk" => talk(&job),
+            "echo" => echo(&job),
+            "meet" => Ok(()),
             "poll" => poll(&job),
             "listen" => listen(&job),
             "deadlock" => deadlock(&job),
@@ -430,6 +434,37 @@ fn talk(job: &Job) -> Result<()> {
         window.remote((job.pe() + 1) % job.npes(), 0)?.store(round);
     }
     job.barrier()
+}
+
+/// All print at one moment, the first PEs last, and some much.
+fn echo(job: &Job) -> Result<()> {
+    for round in 0..4 {
+        job.barrier()?;
+        spin((job.npes() - job.pe()) * 30_000);
+        for line in 0..1 + job.pe() % 3 * 40 * round {
+            println!("round {round} of {}: {line:100}", job.pe());
+        }
+    }
+    job.barrier()?;
+    spin((job.npes() - job.pe()) * 30_000);
+    print!("{} ends in the middle of a line", job.pe());
+    Ok(())
+}
+
+fn spin(times: usize) {
+    (0..times).for_each(|_| std::hint::spin_loop());
+}
+
+/// Before it joins, PE k writes file `k` and looks for the file of the next PE: it comes while PE k
+/// runs, where both run at once.
+fn meet(folder: &str) {
+    let number = |name: &str| std::env::var(name).unwrap().parse::<usize>().expect("a number");
+    let (pe, npes) = (number("MEMONET_PE"), number("MEMONET_NPES"));
+    let file = |pe: usize| std::path::Path::new(folder).join(pe.to_string());
+    std::fs::write(file(pe), "").expect("the folder can be written");
+    let next = file((pe + 1) % npes);
+    let met = (0..500_000).any(|_| next.exists());
+    println!("{pe} {}", if met { "meets" } else { "is alone" });
 }
 
 /// PE 0 polls by plain loads.

@@ -19,6 +19,9 @@ static PROGRAM: LazyLock<String> = LazyLock::new(|| common::example("simulated")
 /// Machines of each kind.
 const MACHINES: [&str; 5] = ["dimmnet-1/D-tree", "sr2201", "scc", "dimmnet-2/lossy", "rdma-100g"];
 
+/// A machine on which all PEs leave a barrier at one moment.
+const STAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/star.toml");
+
 /// A job of the program on a machine.
 fn on(machine: &str, options: &[&str], arguments: &[&str]) -> Ended {
     let mut all = vec!["--machine", machine];
@@ -231,6 +234,36 @@ fn a_run_repeats_itself() {
             assert!(tracks.iter().any(|busy| busy == track), "{track}: {tracks:?}");
         }
     }
+}
+
+/// What PEs print that run at once comes in one order, that in which they would run one after the
+/// other.
+#[test]
+fn output_of_one_moment_is_in_one_order() {
+    let of = |line: &str| line.split([' ', ':']).nth(3).unwrap().parse::<usize>().unwrap();
+    let first = printed(STAR, &["-n", "12", "--bind", "none"], &["echo"]);
+    let lines: Vec<&str> = first.lines().filter(|line| line.starts_with("round")).collect();
+    assert_eq!(lines.len(), 4 * 12 + 4 * (40 + 80) * (1 + 2 + 3));
+    // The lines of a PE and round are together.
+    let blocks = lines.chunk_by(|a, b| of(a) == of(b) && a[..7] == b[..7]);
+    assert_eq!(blocks.count(), 4 * 12);
+    for _ in 0..10 {
+        assert!(printed(STAR, &["-n", "12"], &["echo"]) == first);
+    }
+}
+
+#[test]
+fn pes_run_at_once_unless_their_computing_is_measured() {
+    let met = |options: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let ended = on(STAR, options, &["meet", path]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        ended.stdout.lines().filter(|line| line.ends_with("meets")).count()
+    };
+    assert_eq!(met(&["-n", "5"]), 5);
+    // The last PE finds the file of the first, which has ended its turn.
+    assert_eq!(met(&["-n", "3", "--cpu-scale", "1"]), 1);
 }
 
 /// What a run depends on is machine, program and seed: not the CPUs that it may use, the

@@ -1,5 +1,6 @@
 //! Programs as coroutines. All PEs run on one thread, each on a stack of its own, one at a time.
 
+use crate::host::Pe;
 use crate::program::{Program, Ran, Reply, Request};
 use crate::stacks::{Mark, Piece};
 use crate::time::Ps;
@@ -118,5 +119,13 @@ impl Program for Task {
             Ok(CoroutineResult::Return(())) => Ran::Ended,
             Err(panic) => Ran::Panicked(panic),
         }
+    }
+
+    fn is_nearly_ready(&self) -> bool {
+        false
+    }
+
+    fn run(_: &mut [Task], _: &[Pe]) -> Vec<Ran> {
+        unreachable!("a coroutine runs when it is resumed")
     }
 }

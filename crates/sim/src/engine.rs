@@ -9,6 +9,18 @@
 //! | it is parked | something changes in its memory, its deadline comes, or nothing else can happen; then it looks. A PE whose looks ask other PEs cannot see in its own memory when to ask again. It polls, at growing intervals: every 50 us, or every 128th part of the time that it has waited |
 //! | it computes | its time has passed |
 //!
+//! **Programs that are ready at one moment run at once**, if they run by themselves, as processes
+//! do. One is ready; as long as what happens next, at that same moment, makes another one ready,
+//! that happens first; then all run. The machine does not change while they run, and what each of
+//! them sees is what it would see if they ran one after the other:
+//!
+//! * R1: a program that runs changes only its own PE's memory. So whether another PE's look is in
+//!   vain is the same before, during and after.
+//! * R2: a request changes no PE's memory, and makes no program ready, before a later event.
+//!   Events of one moment come in the order in which they were put in, so those of the requests
+//!   come behind the one that has made the last program ready.
+//! * R3: requests are taken in the order in which their programs became ready.
+//!
 //! **A job is stuck** when nothing is under way in the machine, and all that is left are polls of
 //! parked PEs that ask in vain. These show that the job is not stuck: memory that changes, a wait
 //! that ends or begins, a computation, a PE that ends, and a deadline of the program. These do not:
@@ -53,6 +65,8 @@ const PART_OF_WAIT: u64 = 128;
 enum State {
     /// Not started.
     New,
+    /// It runs, or is ready to.
+    Running,
     /// The PE's request lies in the PE's future.
     Ahead(Request),
     Calling,
@@ -94,6 +108,8 @@ pub(crate) struct Engine<'a, P> {
     world: World,
     programs: Vec<P>,
     actors: Vec<Actor>,
+    /// Programs that are ready to run, and the times of their PEs.
+    ready: Vec<(Pe, Ps)>,
     departures: &'a dyn Departures,
     /// Number of departures that the PEs have heard of.
     known_departures: u32,
@@ -144,6 +160,7 @@ impl<'a, P: Program> Engine<'a, P> {
             world,
             actors: programs.iter().map(|_| actor()).collect(),
             left: programs.len(),
+            ready: Vec::new(),
             programs,
             departures,
             known_departures: 0,
@@ -180,7 +197,7 @@ impl<'a, P: Program> Engine<'a, P> {
         let actor = &mut self.actors[pe];
         let time = at.since(actor.at);
         match actor.state {
-            State::New | State::Ended | State::Ahead(_) => {}
+            State::New | State::Running | State::Ended | State::Ahead(_) => {}
             State::Calling => actor.usage.calling += time,
             State::Looking | State::Parked { .. } => actor.usage.waiting += time,
             State::Computing => actor.usage.computing += time,
@@ -189,11 +206,19 @@ impl<'a, P: Program> Engine<'a, P> {
 
     fn run_all(&mut self) -> Result<(), Error> {
         for pe in 0..self.programs.len() as u32 {
+            while !self.ready.is_empty() && !self.programs[pe as usize].is_nearly_ready() {
+                self.run_ready();
+            }
             // Bringing the machine up may have taken time.
             self.resume(Pe(pe), self.world.now(), Answer::default());
             self.failed.take().map_or(Ok(()), Err)?;
         }
         while self.left > 0 {
+            if !self.ready.is_empty() && !self.another_is_nearly_ready() {
+                self.run_ready();
+                self.failed.take().map_or(Ok(()), Err)?;
+                continue;
+            }
             if self.world.pending() == self.deadlines {
                 if self.look_once_more() {
                     continue;
@@ -298,12 +323,33 @@ impl<'a, P: Program> Engine<'a, P> {
         }
     }
 
-    /// Runs a PE on, at `at` by its own time, until it waits for something.
-    fn resume(&mut self, pe: Pe, mut at: Ps, mut answer: Answer) {
+    /// Whether what happens next makes another program ready, too, at this moment.
+    fn another_is_nearly_ready(&mut self) -> bool {
+        let next = self.world.next_to_go_on();
+        next.is_some_and(|pe| self.programs[pe.index()].is_nearly_ready())
+    }
+
+    /// Runs the programs that are ready, and takes what they ask for in the order in which they
+    /// became ready.
+    fn run_ready(&mut self) {
+        let (pes, times): (Vec<Pe>, Vec<Ps>) = std::mem::take(&mut self.ready).into_iter().unzip();
+        let all = P::run(&mut self.programs, &pes);
+        for ((pe, at), ran) in pes.into_iter().zip(times).zip(all) {
+            self.take(pe, at, ran);
+        }
+    }
+
+    /// Lets a PE go on, at `at` by its own time.
+    fn resume(&mut self, pe: Pe, at: Ps, answer: Answer) {
         self.account(pe.index(), at);
+        let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
+        self.take(pe, at, ran);
+    }
+
+    /// Takes what a PE did, until it waits for something or is ready to run.
+    fn take(&mut self, pe: Pe, mut at: Ps, mut ran: Ran) {
         loop {
             self.actors[pe.index()].at = at;
-            let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
             self.hear_of_departures();
             if let Ran::Asks(_, spent) = ran {
                 at += spent;
@@ -312,14 +358,19 @@ impl<'a, P: Program> Engine<'a, P> {
                 actor.usage.computing += spent;
             }
             let ended = match ran {
+                Ran::Ready => {
+                    self.actors[pe.index()].state = State::Running;
+                    self.ready.push((pe, at));
+                    return;
+                }
                 Ran::Asks(request, _) if at > self.world.now() => {
                     self.actors[pe.index()].state = State::Ahead(request);
                     self.world.wake(at, Wake::Begin(pe));
                     return;
                 }
                 Ran::Asks(request, _) => match self.begin(pe, request) {
-                    Some(at_once) => {
-                        answer = at_once;
+                    Some(answer) => {
+                        ran = self.programs[pe.index()].resume(Reply { now: at, answer });
                         continue;
                     }
                     None => return,

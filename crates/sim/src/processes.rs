@@ -1,12 +1,11 @@
 //! Programs as processes. Each PE is a process of its own, attached to the machine by shared pages.
-//! One of them runs at a time.
 //!
 //! A process passes its turn to the engine with a list of questions, and sleeps until the last is
-//! answered ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the
-//! machine sees the calls that it would see of coroutines, in one order.
+//! answered ([`Passages`]). While processes run, the engine sleeps. So the machine sees the calls
+//! that it would see of coroutines, in one order.
 //!
-//! Processes are started one after the other, each when the one before waits for something. So what
-//! programs do before they join is in the order of PEs too.
+//! Processes that are ready at one moment run at once, and so do all at the start. One runs at a
+//! time where computing takes the time that it takes here: others would make it longer.
 //!
 //! Nothing that a process writes is believed. Its questions are checked before the machine sees
 //! them ([`Rules`]): addresses are memory of the job, words are aligned, a barrier's phases come
@@ -41,16 +40,20 @@ pub struct ProcessOptions {
     pub seed: u64,
     /// Whether to record every stage.
     pub record: bool,
+    /// Whether PEs run at once that are ready at one moment.
+    pub at_once: bool,
 }
 
-/// Tells a thread that has a clock whether the running PE makes progress. The engine reads no
+/// Tells a thread that has a clock whether the PEs that run make progress. The engine reads no
 /// clock.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Number of turns that have begun.
     turns: AtomicU64,
-    /// One more than the PE that runs; 0 when none runs.
+    /// One more than the PE that the engine waits for; 0 when it waits for none.
     running: AtomicU32,
+    /// Number of PEs that run at once.
+    at_once: AtomicU32,
     /// When the running PE has kept its turn for too long: for how long, in nanoseconds. Otherwise
     /// 0.
     silent: AtomicU64,
@@ -59,11 +62,22 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The number of the turn that is under way, and its PE. A thread that sees one turn for too
-    /// long calls [`give_up`](Self::give_up).
-    pub fn turn(&self) -> Option<(u64, usize)> {
-        let pe = self.running.load(Ordering::Relaxed).checked_sub(1)?;
-        Some((self.turns.load(Ordering::Relaxed), pe as usize))
+    /// The turn that the engine waits for. A thread that sees one turn for too long calls
+    /// [`give_up`](Self::give_up).
+    pub fn turn(&self) -> Option<Turn> {
+        let pe = self.running.load(Ordering::SeqCst).checked_sub(1)?;
+        Some(Turn {
+            number: self.turns.load(Ordering::Relaxed),
+            pe: pe as usize,
+            at_once: self.at_once.load(Ordering::Relaxed) as usize,
+        })
+    }
+
+    /// Whether what this PE writes now is to be passed on now: nothing that it writes is behind
+    /// what another PE may still write.
+    pub fn shows(&self, pe: usize) -> bool {
+        self.at_once.load(Ordering::SeqCst) < 2
+            || self.running.load(Ordering::SeqCst) == pe as u32 + 1
     }
 
     /// Ends the run, because the PE has kept its turn for the time `after`, in which its process
@@ -77,7 +91,7 @@ impl Pace {
 
     fn begins(&self, pe: u32) {
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.running.store(pe + 1, Ordering::Relaxed);
+        self.running.store(pe + 1, Ordering::SeqCst);
     }
 
     fn ends(&self) {
@@ -85,12 +99,32 @@ impl Pace {
     }
 }
 
-/// Starts processes, and passes on their output.
+/// A turn of a PE, as another thread sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Number of turns that have begun.
+    pub number: u64,
+    /// The PE.
+    pub pe: usize,
+    /// Number of PEs that run at once, this among them.
+    pub at_once: usize,
+}
+
+/// Starts processes, gives them CPUs, and passes on their output.
 pub trait Launcher {
     /// Starts PE `pe`. PEs are started in order, from 0 on. False, when the PE will never run.
     fn start(&self, pe: usize) -> bool;
 
-    /// Passes on the output of PE `pe`, before other PEs write.
+    /// So many PEs are about to run at once.
+    fn begin(&self, at_once: usize);
+
+    /// PE `pe`, which sleeps or has just been started, runs as number `number` of those.
+    fn place(&self, pe: usize, number: usize);
+
+    /// All of those have run.
+    fn end(&self, at_once: usize);
+
+    /// Passes on the output of PE `pe`, before that of the PEs after it.
     fn pass_on(&self, pe: usize);
 }
 
@@ -124,13 +158,22 @@ pub fn run_processes(
         World::build(machine, pes, options.seed, Box::new(Unbelieved(JobMemory(hosted.clone()))))?;
     world.recorder().keep(options.record);
     let everybody: Arc<[u32]> = (0..pes).collect();
-    let shared =
-        Shared { hosted, passages, launcher, pace, offers: world.offers(), ran_last: Cell::new(0) };
+    let shared = Shared {
+        hosted,
+        passages,
+        launcher,
+        pace,
+        at_once: options.at_once,
+        offers: world.offers(),
+        ran_last: Cell::new(Pe(0)),
+    };
     let process = |pe| Process {
         pe,
         shared: &shared,
         asks: Asks::new(everybody.clone()),
         rules: Rules::default(),
+        stage: Stage::New,
+        now: Ps::ZERO,
         list: None,
         answered: 0,
     };
@@ -165,9 +208,46 @@ struct Shared<'a> {
     passages: &'a Passages,
     launcher: &'a dyn Launcher,
     pace: &'a Pace,
+    /// Whether PEs run at once that are ready at one moment.
+    at_once: bool,
     offers: Offers,
-    /// The PE that had the last turn.
-    ran_last: Cell<u32>,
+    /// The PE whose turn ended last.
+    ran_last: Cell<Pe>,
+}
+
+impl Shared<'_> {
+    /// Runs processes at once, until each has passed its turn. Their output is passed on in their
+    /// order. Gives what they did, up to one that ends the run.
+    fn run(&self, processes: &mut [Process<'_>], ready: &[Pe]) -> Vec<Ran> {
+        let Shared { launcher, pace, .. } = self;
+        pace.at_once.store(ready.len() as u32, Ordering::SeqCst);
+        launcher.begin(ready.len());
+        let mut before = self.ran_last.get();
+        if ready != [before] {
+            launcher.pass_on(before.index());
+        }
+        let start = |(number, pe): (usize, &Pe)| processes[pe.index()].start_turn(number);
+        let started: Vec<_> = ready.iter().enumerate().map(start).collect();
+        let mut all = Vec::with_capacity(ready.len());
+        for (&pe, started) in ready.iter().zip(started) {
+            if !all.is_empty() {
+                launcher.pass_on(before.index());
+            }
+            before = pe;
+            let process = &mut processes[pe.index()];
+            all.push(started.and_then(|()| process.end_turn()).unwrap_or_else(|ran| ran));
+            if let Some(Ran::Failed(_)) = all.last() {
+                break;
+            }
+        }
+        if ready.len() > 1 {
+            launcher.pass_on(before.index());
+        }
+        self.ran_last.set(before);
+        launcher.end(ready.len());
+        pace.at_once.store(0, Ordering::SeqCst);
+        all
+    }
 }
 
 /// A PE's process.
@@ -176,10 +256,22 @@ struct Process<'a> {
     shared: &'a Shared<'a>,
     asks: Asks,
     rules: Rules,
-    /// The questions that the process waits for an answer to; nothing before it has begun.
+    stage: Stage,
+    /// The PE's time when it was last resumed.
+    now: Ps,
+    /// The questions that the process waits for an answer to.
     list: Option<List>,
     /// The most bytes of the last answer.
     answered: usize,
+}
+
+/// How far a process has come with its start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    New,
+    /// It runs, and has not joined the machine.
+    Started,
+    Joined,
 }
 
 /// A list of questions, and how far the machine has come with it.
@@ -199,8 +291,8 @@ struct List {
 
 /// What comes next for a process.
 enum Next {
-    /// The process runs.
-    Listen,
+    /// The process runs, with the answer that it has now.
+    Run,
     /// The question at this place of the list is read.
     Read(List),
     /// The list's question is a wait for a word, which is looked at.
@@ -220,7 +312,7 @@ impl Process<'_> {
             match passages.wait(self.pe()) {
                 Came::Mine => break Ok(()),
                 Came::Gone if passages.has_ended(self.pe()) => break Err(Ran::Ended),
-                Came::Gone => break Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
+                Came::Gone => break Err(self.out_of_turn()),
                 Came::Late => match pace.silent.load(Ordering::Relaxed) {
                     0 => {}
                     nanos => {
@@ -237,77 +329,74 @@ impl Process<'_> {
         came
     }
 
-    /// Passes on the output of the PE that has run last, before this one runs.
-    fn pass_on(&self) {
-        let before = self.shared.ran_last.replace(self.pe);
-        if before != self.pe {
-            self.shared.launcher.pass_on(before as usize);
+    fn out_of_turn(&self) -> Ran {
+        Ran::Failed(Error::OutOfTurn { pe: self.pe() })
+    }
+
+    /// Writes the process's answer. `made` of its questions have been answered before, or with
+    /// this.
+    fn answer(&self, made: usize, answer: Result<(u64, &[u8]), &str>) {
+        self.shared.passages.answer(self.pe(), self.now.to_duration(), made, answer);
+    }
+
+    /// Lets the process run, as number `number` of those that do.
+    fn start_turn(&mut self, number: usize) -> Result<(), Ran> {
+        let Shared { launcher, passages, .. } = *self.shared;
+        if self.stage == Stage::New {
+            self.stage = Stage::Started;
+            let starts = launcher.start(self.pe());
+            launcher.place(self.pe(), number);
+            return starts.then_some(()).ok_or(Ran::Ended);
+        }
+        launcher.place(self.pe(), number);
+        match passages.pass(self.pe()) {
+            true => Ok(()),
+            false if passages.has_ended(self.pe()) => Err(Ran::Ended),
+            false => Err(self.out_of_turn()),
         }
     }
 
-    /// Answers the process, which ends the machine's turn. `made` of its questions have been
-    /// answered before, or with this.
-    fn answer(&self, now: Ps, made: usize, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
-        self.pass_on();
-        let answered = self.shared.passages.answer(self.pe(), now.to_duration(), made, answer);
-        if !answered && !self.shared.passages.has_ended(self.pe()) {
-            return Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() }));
-        }
-        Ok(())
-    }
-
-    /// Starts the process, and lets it join.
-    fn begin(&mut self, now: Ps) -> Result<(), Ran> {
-        self.pass_on();
-        if !self.shared.launcher.start(self.pe()) {
-            return Err(Ran::Ended);
-        }
+    /// Waits until the process has passed its turn, and takes what it asks.
+    fn end_turn(&mut self) -> Result<Ran, Ran> {
         self.await_turn()?;
-        match self.shared.passages.ask(self.pe(), 0) {
-            Some(Asked { ask: Ask::Begin, .. }) => {
-                self.answer(now, 1, Ok((self.shared.offers.to_bits(), &[])))
-            }
-            _ => Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
+        let passages = self.shared.passages;
+        if self.stage == Stage::Started {
+            self.stage = Stage::Joined;
+            let Some(Asked { ask: Ask::Begin, .. }) = passages.ask(self.pe(), 0) else {
+                return Err(self.out_of_turn());
+            };
+            self.answer(1, Ok((self.shared.offers.to_bits(), &[])));
+            return Ok(Ran::Ready);
         }
+        let Some(count) = passages.count(self.pe()) else {
+            self.answer(0, Err("this is no list of questions"));
+            return Ok(Ran::Ready);
+        };
+        let (ask, spent) = (Ask::Begin, Ps::ZERO);
+        self.go_on(Next::Read(List { count, at: 0, ask, spent, looked: false, room: 0 }))
     }
 
     /// Goes on behind a question that was answered.
-    fn advance(&mut self, now: Ps, list: List, answer: &Answer) -> Result<Next, Ran> {
+    fn advance(&mut self, list: List, answer: &Answer) -> Next {
         let next = List { at: list.at + 1, ..list };
         if let Some(why) = &answer.refused {
-            self.answer(now, list.at, Err(why))?;
+            self.answer(list.at, Err(why));
         } else if next.at < list.count {
-            return Ok(Next::Read(next));
+            return Next::Read(next);
         } else {
             self.answered = list.ask.takes();
-            answer.data.with(|bytes| self.answer(now, next.at, Ok((answer.value, bytes))))?;
+            answer.data.with(|bytes| self.answer(next.at, Ok((answer.value, bytes))));
         }
-        Ok(Next::Listen)
-    }
-
-    /// Lets the process run until it passes its turn, with a list.
-    fn listen(&mut self, now: Ps) -> Result<Next, Ran> {
-        self.await_turn()?;
-        let spent = Ps::ZERO;
-        match self.shared.passages.count(self.pe()) {
-            Some(count) => {
-                let ask = Ask::Begin;
-                Ok(Next::Read(List { count, at: 0, ask, spent, looked: false, room: 0 }))
-            }
-            None => {
-                self.answer(now, 0, Err("this is no list of questions"))?;
-                Ok(Next::Listen)
-            }
-        }
+        Next::Run
     }
 
     /// Reads the question at the list's place, and asks it if it passes the checks. Questions that
     /// take no time are answered here.
-    fn read(&mut self, now: Ps, list: List) -> Result<Result<Next, Ran>, Ran> {
+    fn read(&mut self, list: List) -> Result<Next, Ran> {
         let asked = self.shared.passages.ask(self.pe(), list.at);
         let checked = asked.ok_or("this is no question").and_then(|asked| {
             let spent = list.spent + Ps::from_duration(asked.spent);
-            self.rules.check(self.shared.hosted, self.pe, asked.ask, now + spent)?;
+            self.rules.check(self.shared.hosted, self.pe, asked.ask, self.now + spent)?;
             Ok((asked, self.block(asked)?, spent))
         });
         let room = asked.map_or(0, |asked| asked.block.saturating_add(asked.ask.gives()));
@@ -320,45 +409,49 @@ impl Process<'_> {
         let (Asked { ask, .. }, block, spent) = match checked {
             Ok(checked) => checked,
             Err(why) => {
-                self.answer(now, list.at, Err(why))?;
-                return Ok(Ok(Next::Listen));
+                self.answer(list.at, Err(why));
+                return Ok(Next::Run);
             }
         };
         let list = List { ask, spent: Ps::ZERO, room, ..list };
         match ask {
             Ask::Map { .. } | Ask::Unmap { .. } | Ask::Mark { .. } => {
                 let answer = self.at_once(ask).map_or_else(Answer::refused, |()| Answer::value(0));
-                self.advance(now, list, &answer).map(Ok)
+                Ok(self.advance(list, &answer))
             }
-            Ask::Await { .. } => Ok(Ok(Next::Watch(List { spent, ..list }))),
+            Ask::Await { .. } => Ok(Next::Watch(List { spent, ..list })),
             _ => {
                 self.list = Some(list);
-                Ok(Err(Ran::Asks(self.asks.request(ask, block), spent)))
+                Err(Ran::Asks(self.asks.request(ask, block), spent))
             }
         }
     }
 
+    /// Whether the word that a list's question waits for has come.
+    fn has_come(&self, list: &List) -> bool {
+        let Ask::Await { offset, test, .. } = list.ask else { return true };
+        let at = FarAddress { pe: self.pe, region: 0, offset };
+        self.shared.hosted.load(self.pe, at).is_some_and(|word| test.passes(word))
+    }
+
     /// Looks at the word that the PE waits for, as the PE would.
-    fn watch(&mut self, now: Ps, list: List) -> Result<Result<Next, Ran>, Ran> {
-        let Ask::Await { offset, test, what } = list.ask else {
-            unreachable!("only waits are watched")
-        };
-        let hosted = self.shared.hosted;
-        let word = hosted.load(self.pe, FarAddress { pe: self.pe, region: 0, offset });
-        if word.is_some_and(|word| test.passes(word)) {
-            return self.advance(now, list, &Answer::value(0)).map(Ok);
+    fn watch(&mut self, list: List) -> Result<Next, Ran> {
+        let Ask::Await { what, .. } = list.ask else { unreachable!("only waits are watched") };
+        let Shared { hosted, passages, .. } = *self.shared;
+        if self.has_come(&list) {
+            return Ok(self.advance(list, &Answer::value(0)));
         }
         let request = if !list.looked {
             Request::Look
-        } else if hosted.departures() > 0 || self.shared.passages.is_recalled(self.pe()) {
+        } else if hosted.departures() > 0 || passages.is_recalled(self.pe()) {
             // The PE itself must see to that: it ends the wait, or goes on.
-            self.answer(now, list.at, Ok((0, &[])))?;
-            return Ok(Ok(Next::Listen));
+            self.answer(list.at, Ok((0, &[])));
+            return Ok(Next::Run);
         } else {
             Request::Park { due: None, vain: false, what }
         };
         self.list = Some(List { looked: true, spent: Ps::ZERO, ..list });
-        Ok(Err(Ran::Asks(request, list.spent)))
+        Err(Ran::Asks(request, list.spent))
     }
 
     /// Carries out what takes no time.
@@ -406,36 +499,31 @@ impl Process<'_> {
         Ok(block)
     }
 
-    /// What the process does with the reply to its question, until it asks again.
-    fn run(&mut self, reply: &Reply) -> Result<Ran, Ran> {
-        let Reply { now, answer } = reply;
-        let mut next = match self.list.take() {
-            None => {
-                self.begin(*now)?;
-                Next::Listen
-            }
+    /// Takes the reply to the process's question.
+    fn take(&mut self, Reply { now, answer }: &Reply) -> Next {
+        self.now = *now;
+        match self.list.take() {
+            None => Next::Run,
             Some(list @ List { ask: Ask::Await { .. }, .. }) => Next::Watch(list),
             Some(list) => {
                 self.asks.answered(list.ask, answer);
                 self.rules.answered(list.ask, answer);
-                self.advance(*now, list, answer)?
+                self.advance(list, answer)
             }
-        };
+        }
+    }
+
+    /// Goes through the process's questions until one takes time, or all are answered.
+    fn go_on(&mut self, mut next: Next) -> Result<Ran, Ran> {
         loop {
             // A process that was killed asks no more.
             if self.shared.passages.has_ended(self.pe()) {
                 return Err(Ran::Ended);
             }
             next = match next {
-                Next::Listen => self.listen(*now)?,
-                Next::Read(list) => match self.read(*now, list)? {
-                    Ok(next) => next,
-                    Err(ran) => return Ok(ran),
-                },
-                Next::Watch(list) => match self.watch(*now, list)? {
-                    Ok(next) => next,
-                    Err(ran) => return Ok(ran),
-                },
+                Next::Run => return Ok(Ran::Ready),
+                Next::Read(list) => self.read(list)?,
+                Next::Watch(list) => self.watch(list)?,
             };
         }
     }
@@ -443,6 +531,18 @@ impl Process<'_> {
 
 impl Program for Process<'_> {
     fn resume(&mut self, reply: Reply) -> Ran {
-        self.run(&reply).unwrap_or_else(|ended| ended)
+        let next = self.take(&reply);
+        self.go_on(next).unwrap_or_else(|ran| ran)
+    }
+
+    fn is_nearly_ready(&self) -> bool {
+        let answers_last = |list: &List| list.at + 1 == list.count && self.has_come(list);
+        self.shared.at_once && self.list.as_ref().is_none_or(answers_last)
+    }
+
+    fn run(processes: &mut [Self], ready: &[Pe]) -> Vec<Ran> {
+        let Some(first) = ready.first() else { return Vec::new() };
+        let shared = processes[first.index()].shared;
+        shared.run(processes, ready)
     }
 }

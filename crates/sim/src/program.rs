@@ -1,7 +1,7 @@
 //! What a PE's program and the engine pass to each other.
 
 use crate::error::Error;
-use crate::host::{Answer, HostOp};
+use crate::host::{Answer, HostOp, Pe};
 use crate::time::Ps;
 use memonet_core::unstable::fabric::Awaited;
 use std::any::Any;
@@ -38,13 +38,25 @@ pub struct Reply {
 }
 
 /// A PE's program.
-pub(crate) trait Program {
-    /// Runs on, with the reply to its last request, until it asks again or stops.
+pub(crate) trait Program: Sized {
+    /// Goes on, with the reply to its last request, until it asks again or stops. A program that
+    /// runs by itself only has its reply now: it gives [`Ran::Ready`], and [`run`](Self::run) runs
+    /// it.
     fn resume(&mut self, reply: Reply) -> Ran;
+
+    /// Whether [`resume`](Self::resume) would give [`Ran::Ready`] now, and the program may run
+    /// while others do. Nothing that a program does while it runs changes this for another one.
+    fn is_nearly_ready(&self) -> bool;
+
+    /// Runs programs that are ready, all at once, until each asks again or stops. Gives what they
+    /// did, in their order.
+    fn run(programs: &mut [Self], ready: &[Pe]) -> Vec<Ran>;
 }
 
-/// Why a program stopped running.
+/// What a program did.
 pub(crate) enum Ran {
+    /// It has its reply, and is ready to run.
+    Ready,
     /// It asks for something, after it has computed for this time.
     Asks(Request, Ps),
     Ended,

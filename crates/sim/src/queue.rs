@@ -88,6 +88,11 @@ impl<T: Copy> Queue<T> {
         Some((Ps(at), event))
     }
 
+    /// The next event, if it is due at the time of the last one that was taken.
+    pub fn next_now(&self) -> Option<&T> {
+        self.buckets[0].get(self.taken).map(|(_, event)| event)
+    }
+
     /// Moves time on to the next event, and moves the events of its bucket to lower ones. The queue
     /// is not empty.
     fn refill(&mut self) {
@@ -124,6 +129,8 @@ mod tests {
             let (mut queue, mut plain) = (Queue::default(), BinaryHeap::new());
             let mut now = 0u64;
             for (number, (take, bits, random)) in steps.into_iter().enumerate() {
+                let due_now = plain.peek().filter(|Reverse((at, _))| *at == now);
+                prop_assert_eq!(queue.next_now(), due_now.map(|Reverse((_, number))| number));
                 if take {
                     let expected = plain.pop().map(|Reverse((at, number))| (Ps(at), number));
                     prop_assert_eq!(queue.pop(), expected);

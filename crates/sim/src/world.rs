@@ -173,6 +173,29 @@ impl World {
         self.nic.left(&mut Cx { parts: &mut self.parts }, pe);
     }
 
+    /// The PE that goes on next, if what happens next happens now, and is its answer, its look or
+    /// the end of its computation.
+    pub(crate) fn next_to_go_on(&mut self) -> Option<Pe> {
+        let woken = |wake: Wake| match wake {
+            Wake::Sample(pe) | Wake::Computed(pe) => Some(pe),
+            _ => None,
+        };
+        let parts = &mut self.parts;
+        match parts.happened.front() {
+            Some(Happened::Answered(op, _)) => Some(op.pe),
+            Some(&Happened::Woken(wake)) => woken(wake),
+            Some(_) => None,
+            None => match *parts.events.next_now()? {
+                Event::Wake { wake } => woken(wake),
+                Event::Finish { finish } => {
+                    let (op, _) = parts.finishes.get_mut(finish);
+                    Some(op.pe).filter(|pe| !pe.is_agent(parts.pes))
+                }
+                _ => None,
+            },
+        }
+    }
+
     /// Lets the machine work until something happens that concerns programs; nothing, when no event
     /// is left.
     #[allow(

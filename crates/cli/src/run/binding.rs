@@ -22,8 +22,8 @@ enum Share {
     Cpus(usize),
     /// Each CPU has this number of PEs.
     Pes(usize),
-    /// All PEs share these.
-    All(CpuSet),
+    /// All PEs share the first.
+    First,
 }
 
 /// Decides on the binding of `npes` PEs.
@@ -52,20 +52,13 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     Ok(Binding { cpus, share })
 }
 
-/// Binds a whole simulated job to one CPU, unless the user wants no binding.
+/// Binds a whole simulated job to the CPU on which this thread runs, unless the user wants no
+/// binding.
 pub fn simulated(wish: Option<Bind>) -> Binding {
-    let share = match wish {
-        Some(Bind::None) => Share::None,
-        _ => Share::All(one_cpu()),
-    };
-    Binding { cpus: cpu_list(), share }
-}
-
-/// The CPU on which this thread runs.
-fn one_cpu() -> CpuSet {
-    let mut set = CpuSet::new();
-    set.set(rustix::thread::sched_getcpu());
-    set
+    let (mut cpus, here) = (cpu_list(), rustix::thread::sched_getcpu());
+    cpus.sort_by_key(|&cpu| cpu != here);
+    let share = if let Some(Bind::None) = wish { Share::None } else { Share::First };
+    Binding { cpus, share }
 }
 
 fn topology(cpu: usize, what: &str) -> Option<i32> {
@@ -79,9 +72,6 @@ fn topology(cpu: usize, what: &str) -> Option<i32> {
 impl Binding {
     /// The CPUs of a PE; `None` when it is not bound.
     pub fn cpus(&self, pe: usize) -> Option<CpuSet> {
-        if let Share::All(set) = self.share {
-            return Some(set);
-        }
         let mut set = CpuSet::new();
         self.of(pe)?.iter().for_each(|&cpu| set.set(cpu));
         Some(set)
@@ -92,7 +82,8 @@ impl Binding {
             Share::Cpus(share) => Some(&self.cpus[pe * share..(pe + 1) * share]),
             // Round robin: successive PEs start on different CPUs.
             Share::Pes(_) => Some(std::slice::from_ref(&self.cpus[pe % self.cpus.len()])),
-            Share::None | Share::All(_) => None,
+            Share::First => Some(&self.cpus[..1]),
+            Share::None => None,
         }
     }
 
@@ -104,11 +95,12 @@ impl Binding {
         }
     }
 
-    /// The CPUs that all PEs share, if they do.
-    pub fn shared(&self) -> Option<CpuSet> {
+    /// The CPUs of a simulated machine and its PEs, if they are bound: first the one that all
+    /// share, then those that PEs which run at once may use.
+    pub fn of_machine(&self) -> Vec<usize> {
         match self.share {
-            Share::All(set) => Some(set),
-            _ => None,
+            Share::First => self.cpus[..available_cpus().min(self.cpus.len())].to_vec(),
+            _ => Vec::new(),
         }
     }
 
@@ -116,9 +108,11 @@ impl Binding {
     pub fn describe(&self, first: usize, npes: usize) -> String {
         let head = format!("{npes} PEs on {} CPUs", self.cpus.len());
         let mut text = match self.share {
-            Share::All(_) => {
+            Share::First => {
                 return format!(
-                    "{npes} PEs and the simulated machine on one CPU, one of them running"
+                    "{npes} PEs and the simulated machine on CPU {}; PEs that run at once, on {} CPUs",
+                    self.cpus[0],
+                    self.of_machine().len()
                 );
             }
             Share::None => return format!("{head}, not bound"),

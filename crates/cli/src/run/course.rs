@@ -142,25 +142,27 @@ impl Course {
         self.pes[pe].streams.iter().filter_map(|stream| Some((stream.fd()?, token(stream.source))))
     }
 
-    /// Reads once from an output that is ready.
-    pub fn read(&mut self, token: u64) {
+    /// Reads once from an output that is ready. `withholds` says of a PE whether its output is to
+    /// be kept until [`read_all`](Self::read_all).
+    pub fn read(&mut self, token: u64, withholds: impl FnOnce(usize) -> bool) {
         let target = if token.is_multiple_of(2) { Target::Stdout } else { Target::Stderr };
-        self.read_stream(token as usize / 2, target, 1);
+        let pe = token as usize / 2;
+        self.read_stream(pe, target, 1, withholds(pe));
     }
 
-    /// Reads all that a PE has written so far.
-    pub fn read_all(&mut self, pe: usize) {
+    /// Reads all that a PE has written so far, and passes it on, or withholds it.
+    pub fn read_all(&mut self, pe: usize, withhold: bool) {
         for target in [Target::Stdout, Target::Stderr] {
-            self.read_stream(pe, target, LAST_READS);
+            self.read_stream(pe, target, LAST_READS, withhold);
         }
     }
 
-    fn read_stream(&mut self, pe: usize, target: Target, times: usize) {
+    fn read_stream(&mut self, pe: usize, target: Target, times: usize, withhold: bool) {
         let now = Instant::now();
         let mut scratch = std::mem::take(&mut self.scratch);
         self.on_stream(pe, target, |stream, writer| {
             for _ in 0..times {
-                if !stream.read(&mut scratch, now, writer) {
+                if !stream.read(withhold, &mut scratch, now, writer) {
                     break;
                 }
             }
@@ -325,7 +327,7 @@ impl Course {
     /// that could not be ended.
     pub fn finish(&mut self, left: Vec<String>) {
         for pe in 0..self.pes.len() {
-            self.read_all(pe);
+            self.read_all(pe, false);
             for stream in &mut self.pes[pe].streams {
                 stream.pass_on(&mut self.writer);
             }

@@ -24,12 +24,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const OLDEST: Duration = Duration::from_secs(10);
 /// It is passed on when it is longer than this.
 const LONGEST_BYTES: usize = 1 << 20;
+/// Output is withheld up to this length.
+const WITHHELD_BYTES: usize = 64 << 20;
 
 /// The standard output or error of one PE.
 pub struct Stream {
     fd: Option<OwnedFd>,
     /// The PE and the output.
     pub source: Source,
+    /// What was read and is to be passed on later, and whether the output ends behind it.
+    withheld: Vec<u8>,
+    has_ended: bool,
     /// The part of the unfinished line that was not passed on.
     unfinished: Vec<u8>,
     /// When its first byte arrived, and its last.
@@ -55,6 +60,8 @@ impl Stream {
         Stream {
             fd,
             source,
+            withheld: Vec::new(),
+            has_ended: false,
             unfinished: Vec::new(),
             since: None,
             held: None,
@@ -72,20 +79,46 @@ impl Stream {
         self.fd = None;
     }
 
-    /// Reads once and passes whole lines on. False if there is nothing to read now.
-    pub fn read(&mut self, scratch: &mut [u8], now: Instant, sink: &mut impl Sink) -> bool {
+    /// Reads once and passes whole lines on; or keeps all, to `withhold` it until the next call
+    /// that does not. False if there is nothing to read now.
+    pub fn read(
+        &mut self,
+        withhold: bool,
+        scratch: &mut [u8],
+        now: Instant,
+        sink: &mut impl Sink,
+    ) -> bool {
+        if !withhold {
+            self.release(now, sink);
+        }
         let Some(fd) = &self.fd else { return false };
         match rustix::io::read(fd, &mut *scratch) {
-            Ok(n) if n > 0 => self.receive(&scratch[..n], now, sink),
+            Ok(n) if n > 0 => self.withheld.extend_from_slice(&scratch[..n]),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return false,
             _ => {
-                self.pass_on(sink);
-                sink.ended(self.source);
                 self.close();
+                self.has_ended = true;
             }
         }
+        if !withhold || self.withheld.len() > WITHHELD_BYTES {
+            self.release(now, sink);
+        }
         self.fd.is_some()
+    }
+
+    /// Passes on what was withheld.
+    fn release(&mut self, now: Instant, sink: &mut impl Sink) {
+        if !self.withheld.is_empty() {
+            let mut text = std::mem::take(&mut self.withheld);
+            self.receive(&text, now, sink);
+            text.clear();
+            self.withheld = text;
+        }
+        if std::mem::take(&mut self.has_ended) {
+            self.pass_on(sink);
+            sink.ended(self.source);
+        }
     }
 
     /// Takes what the PE has written next, and passes whole lines on.
@@ -202,6 +235,26 @@ mod tests {
         stream.add(b"\nthree\nfour", now, &mut taken);
         assert_eq!(taken.0, ["one\n", "two\nthree\n"]);
         assert_eq!(stream.last_words().last_line(), Some(("four".into(), false)));
+    }
+
+    #[test]
+    fn withheld_output_comes_later_and_its_end_after_it() {
+        let (fd, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&fd, true).unwrap();
+        let mut stream = Stream::new(Some(fd), Source { pe: 0, target: Target::Stdout });
+        let (mut taken, now, mut scratch) = (Taken::default(), Instant::now(), [0; 64]);
+        rustix::io::write(&writer, b"one\ntwo").unwrap();
+        assert!(stream.read(true, &mut scratch, now, &mut taken));
+        assert!(!stream.read(true, &mut scratch, now, &mut taken));
+        assert!(taken.0.is_empty());
+        assert!(!stream.read(false, &mut scratch, now, &mut taken));
+        assert_eq!(taken.0, ["one\n"]);
+        rustix::io::write(&writer, b"\nthree").unwrap();
+        drop(writer);
+        while stream.read(true, &mut scratch, now, &mut taken) {}
+        assert_eq!((taken.0.len(), stream.fd().is_none()), (1, true));
+        assert!(!stream.read(false, &mut scratch, now, &mut taken));
+        assert_eq!(taken.0, ["one\n", "two\n", "three"]);
     }
 
     #[test]

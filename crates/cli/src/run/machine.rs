@@ -2,12 +2,13 @@
 //! main thread.
 //!
 //! ```text
-//! [ engine: virtual time ] <-- turns --> PE 0, PE 1 ... one of them runs, on the same CPU
+//! [ engine: virtual time ] <-- turns --> PE 0, PE 1 ... one runs, on the same CPU; or several, on all
 //!    | start a PE, pass its output on                  ^
 //!    v                                                 | starts them (children die with the thread that started them)
 //! [ launcher: the epoll loop ] --- a PE has ended ---> engine
 //! ```
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use memonet_core::unstable::hosted::{Hosted, Passages};
-use memonet_core::unstable::launch::JobFile;
+use memonet_core::unstable::launch::{JobFile, available_cpus};
 use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
-use rustix::thread::CpuSet;
+use rustix::process::Pid;
 
+use super::seats::Seats;
 use super::spec::Simulated;
 use super::wakeup::Wakeup;
 use crate::unpoisoned::unpoisoned;
@@ -42,17 +44,17 @@ pub struct Simulation {
     wakeup: Wakeup,
     news: Receiver<News>,
     engine: Option<JoinHandle<Result<bool>>>,
-    outputs: Arc<Outputs>,
+    started: Arc<Started>,
     pace: Arc<Pace>,
     patience: Duration,
     /// The turn that was in progress at the last check.
-    turn: Option<Turn>,
+    turn: Option<Seen>,
     next_check: Instant,
 }
 
 /// A PE's turn, as far as the checks have seen.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Seen {
     number: u64,
     since: Instant,
     /// No check has seen the PE's process run.
@@ -69,16 +71,32 @@ pub enum News {
     Ended(Result<bool>),
 }
 
-/// The descriptors from which each PE's output is read.
+/// What the engine has to know of the processes that were started.
 #[derive(Default)]
-struct Outputs(Mutex<Vec<[i32; 2]>>);
+struct Started(Mutex<Vec<Process>>);
 
-impl Outputs {
-    /// Whether this PE's output can be read.
+struct Process {
+    pid: Pid,
+    /// The descriptors from which its output is read.
+    output: [i32; 2],
+    /// Whether the main thread withholds output.
+    is_withheld: bool,
+}
+
+impl Started {
+    fn pid(&self, pe: usize) -> Option<Pid> {
+        unpoisoned(self.0.lock()).get(pe).map(|process| process.pid)
+    }
+
+    /// Whether this PE has output that is to be passed on.
     fn wait(&self, pe: usize) -> bool {
-        let all = unpoisoned(self.0.lock());
-        let Some(fds) = all.get(pe) else { return false };
-        let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        let mut all = unpoisoned(self.0.lock());
+        let Some(process) = all.get_mut(pe) else { return false };
+        if std::mem::take(&mut process.is_withheld) {
+            return true;
+        }
+        let mut polled =
+            process.output.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
         // SAFETY: two pollfd on this stack frame. The call changes nothing about the descriptors.
         // If one was closed meanwhile, poll says so; if its number stands for another file by now,
         // the launcher reads once too often.
@@ -91,7 +109,8 @@ struct Main {
     wakeup: Wakeup,
     /// `None` at the end.
     news: Option<Sender<News>>,
-    outputs: Arc<Outputs>,
+    started: Arc<Started>,
+    seats: RefCell<Seats>,
 }
 
 impl Main {
@@ -117,8 +136,20 @@ impl Launcher for Main {
         self.ask(|answer| News::Start(pe, answer)).unwrap_or(false)
     }
 
+    fn begin(&self, at_once: usize) {
+        self.seats.borrow_mut().begin(at_once);
+    }
+
+    fn place(&self, pe: usize, number: usize) {
+        self.seats.borrow_mut().place(pe, number, || self.started.pid(pe));
+    }
+
+    fn end(&self, at_once: usize) {
+        self.seats.borrow_mut().end(at_once);
+    }
+
     fn pass_on(&self, pe: usize) {
-        if self.outputs.wait(pe) {
+        if self.started.wait(pe) {
             // Without an answer, the job is being ended.
             let _ = self.ask(|answer| News::PassOn(pe, answer));
         }
@@ -159,7 +190,11 @@ pub fn plan(options: &Simulated, record: bool) -> Result<Option<Plan>> {
     let Some(name) = &options.machine else { return Ok(None) };
     Ok(Some(Plan {
         machine: Machine::load(name)?,
-        options: ProcessOptions { seed: options.seed.unwrap_or(1), record },
+        options: ProcessOptions {
+            seed: options.seed.unwrap_or(1),
+            record,
+            at_once: options.cpu_scale.is_none(),
+        },
         patience: options.patience.unwrap_or(PATIENCE),
         cpu_scale: options.cpu_scale,
         report: Report::default(),
@@ -177,25 +212,29 @@ impl Plan {
         Ok(Arc::new(Passages::create(npes, self.options.seed, self.cpu_scale)?))
     }
 
-    /// Starts the engine on the CPUs of the PEs: a hand-over to another CPU takes several times as
-    /// long.
+    /// Starts the engine on the first of the CPUs that the PEs may use, if they are bound: a
+    /// hand-over to another CPU takes several times as long.
     pub fn start(
         self,
         job: &JobFile,
         passages: Arc<Passages>,
-        cpus: Option<CpuSet>,
+        cpus: Vec<usize>,
     ) -> Result<Simulation> {
         // SAFETY: the machine carries out the requests of processes that are PEs of this job.
         let hosted = Arc::new(unsafe { Hosted::of(job) }?);
         let wakeup = Wakeup::new()?;
         let (sender, news) = channel();
-        let outputs = Arc::new(Outputs::default());
-        let main =
-            Main { wakeup: wakeup.try_clone()?, news: Some(sender), outputs: outputs.clone() };
+        let started = Arc::new(Started::default());
+        let main = Main {
+            wakeup: wakeup.try_clone()?,
+            news: Some(sender),
+            started: started.clone(),
+            seats: RefCell::new(Seats::new(cpus)),
+        };
         let (of_engine, patience) = (passages.clone(), self.patience);
         let pace = Arc::new(Pace::default());
         let its_pace = pace.clone();
-        let engine = move || self.run(&hosted, &of_engine, &its_pace, main, cpus);
+        let engine = move || self.run(&hosted, &of_engine, &its_pace, main);
         let engine = std::thread::Builder::new()
             .name("machine".into())
             .spawn(engine)
@@ -205,7 +244,7 @@ impl Plan {
             wakeup,
             news,
             engine: Some(engine),
-            outputs,
+            started,
             pace,
             patience,
             turn: None,
@@ -220,12 +259,11 @@ impl Plan {
         passages: &Passages,
         pace: &Pace,
         main: Main,
-        cpus: Option<CpuSet>,
     ) -> Result<bool> {
-        if let Some(cpus) = cpus {
-            rustix::thread::sched_setaffinity(None, &cpus)
-                .context("cannot bind the machine to its CPU; use --bind none")?;
-        }
+        main.seats
+            .borrow()
+            .bind_machine()
+            .context("cannot bind the machine to its CPU; use --bind none")?;
         // PEs may not read the cycle counter. A switch between a thread that may and one that may
         // not costs more than a hand-over. So from here to the end of the run, this thread may not
         // read it either, and reads no clock.
@@ -271,21 +309,35 @@ impl Simulation {
             return;
         }
         self.next_check = now + self.patience / CHECKS;
-        self.turn = self.pace.turn().map(|(number, pe)| {
-            let first = Turn { number, since: now, asleep: true };
-            let before = self.turn.filter(|turn| turn.number == number).unwrap_or(first);
-            let turn = Turn { asleep: before.asleep && is_asleep(pe), ..before };
-            if now - turn.since >= self.patience {
-                self.pace.give_up(&self.passages, pe, self.patience, turn.asleep);
+        self.turn = self.pace.turn().map(|turn| {
+            let first = Seen { number: turn.number, since: now, asleep: true };
+            let before = self.turn.filter(|seen| seen.number == turn.number).unwrap_or(first);
+            let seen = Seen { asleep: before.asleep && is_asleep(turn.pe), ..before };
+            // PEs that share a CPU wait for each other.
+            let patience = self.patience * turn.at_once.div_ceil(available_cpus()) as u32;
+            if now - seen.since >= patience {
+                self.pace.give_up(&self.passages, turn.pe, patience, seen.asleep);
             }
-            turn
+            seen
         });
     }
 
-    /// Adds the descriptors of the next PE's output.
-    pub fn started(&self, stdout: &OwnedFd, stderr: &OwnedFd) {
-        let mut outputs = unpoisoned(self.outputs.0.lock());
-        outputs.push([stdout.as_raw_fd(), stderr.as_raw_fd()]);
+    /// Adds the process of the next PE, and the descriptors of its output.
+    pub fn started(&self, pid: Pid, stdout: &OwnedFd, stderr: &OwnedFd) {
+        let output = [stdout.as_raw_fd(), stderr.as_raw_fd()];
+        unpoisoned(self.started.0.lock()).push(Process { pid, output, is_withheld: false });
+    }
+
+    /// Whether output of PE `pe` that is read now is to be withheld until the engine asks for it:
+    /// PEs run at once, and others come before this one.
+    pub fn withholds(&self, pe: usize) -> bool {
+        if self.pace.shows(pe) {
+            return false;
+        }
+        // Before the output is read: the engine asks for what it sees unread, or knows withheld.
+        let mut all = unpoisoned(self.started.0.lock());
+        all[pe].is_withheld = true;
+        true
     }
 
     /// Has PEs that wait for their turn tell where their programs have called. One that is just

@@ -36,6 +36,7 @@ mod processes;
 mod program;
 mod pulse;
 mod report;
+mod seats;
 mod signals;
 mod source;
 mod spawn;
@@ -192,7 +193,7 @@ fn start_here(spec: Spec) -> Result<Outcome> {
     match plan.zip(passages) {
         Some((plan, passages)) => {
             supervisor.job().keep_asking();
-            supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?
+            supervisor.simulate(plan.start(supervisor.job(), passages, binding.of_machine())?)?
         }
         None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }

@@ -112,7 +112,7 @@ impl Supervisor {
         let (child, program) = starts.start(pe, self.processes.job(), &Extras::default())?;
         let Child { pid, pidfd, stdout, stderr } = child;
         if let Some(simulation) = &self.simulation {
-            simulation.started(&stdout, &stderr);
+            simulation.started(pid, &stdout, &stderr);
         }
         self.course.add(program, None, [Some(stdout), Some(stderr)]);
         self.course.started(pe, pid.as_raw_pid());
@@ -177,7 +177,8 @@ impl Supervisor {
 
     /// Reports an end that was a failure, and begins to end the other PEs.
     fn account_for(&mut self, end: &End) {
-        self.course.read_all(end.pe);
+        let withhold = end.cause.is_none() && withholds(self.simulation.as_ref(), end.pe);
+        self.course.read_all(end.pe, withhold);
         self.tell_engine(end.pe);
         if self.course.account_for(end, self.processes.phase) {
             self.processes.phase.failed(Instant::now());
@@ -214,7 +215,7 @@ impl Supervisor {
 
     fn read_output(&mut self) -> Result<()> {
         for token in events::ready(&self.output, Some(&Duration::ZERO))? {
-            self.course.read(token);
+            self.course.read(token, |pe| withholds(self.simulation.as_ref(), pe));
         }
         Ok(())
     }
@@ -286,4 +287,9 @@ impl Supervisor {
         }
         Ok(())
     }
+}
+
+/// Whether output of a PE is to wait for that of others.
+fn withholds(simulation: Option<&Simulation>, pe: usize) -> bool {
+    simulation.is_some_and(|simulation| simulation.withholds(pe))
 }

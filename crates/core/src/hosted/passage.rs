@@ -307,16 +307,16 @@ impl Passages {
         }
     }
 
-    /// Answers PE `pe`, whose time is `now`, after `made` of its questions: with a number and
-    /// bytes, or with a refusal in words. Ends the machine's turn; false when the machine does not
-    /// have the turn.
+    /// Writes the answer for PE `pe`, whose time is `now`, after `made` of its questions: a number
+    /// and bytes, or a refusal in words. Called in the machine's turn, before
+    /// [`pass`](Self::pass).
     pub fn answer(
         &self,
         pe: usize,
         now: Duration,
         made: usize,
         answer: std::result::Result<(u64, &[u8]), &str>,
-    ) -> bool {
+    ) {
         let passage = self.passage(pe);
         let (refused, value, bytes) = match answer {
             Ok((value, bytes)) => (0, value, bytes),
@@ -329,7 +329,12 @@ impl Passages {
             offset_of!(Words, reply),
             [refused, now.as_nanos() as u64, value, bytes.len() as u64, made as u64],
         );
-        passage.turn.pass(Side::Machine)
+    }
+
+    /// Ends the machine's turn, so that PE `pe` runs on with its answer; false when the machine
+    /// does not have the turn.
+    pub fn pass(&self, pe: usize) -> bool {
+        self.passage(pe).turn.pass(Side::Machine)
     }
 
     /// Records that PE `pe` has ended: [`wait`](Self::wait) says so from now on.

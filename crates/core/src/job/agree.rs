@@ -169,15 +169,25 @@ impl<'a> Collective<'a> {
         }
     }
 
+    /// A PE's request, and the first `words` words of what it has dropped. One read, as the PE may
+    /// be far.
+    fn read_request(&self, pe: usize, words: usize) -> Result<(Request, Vec<u64>)> {
+        const DROPPED: usize = offset_of!(CollectiveRequest, dropped) / 8;
+        let mut block = vec![0u64; DROPPED + words];
+        let from = self.pe.route(pe, Self::word(0));
+        // SAFETY: the vector can be written. The source is the PE's request block, of which no more
+        // is read than it has: the caller gives a length of its heap's bitmap.
+        unsafe { from.get(self.pe, block.as_mut_ptr().cast(), size_of_val(&*block)) }?;
+        let dropped = block.split_off(DROPPED);
+        Ok((std::array::from_fn(|word| block[word]), dropped))
+    }
+
     /// The first request that differs from this PE's; and what is left of `dropped` that all have
     /// dropped.
     fn compare(&self, request: Request, stamp: u64, dropped: &mut [u64]) -> Result<Option<Error>> {
         let mut unequal = None;
         for other in 0..self.pe.npes() {
-            let mut theirs = Request::default();
-            for (index, value) in theirs.iter_mut().enumerate() {
-                *value = self.read(other, Self::word(8 * index))?;
-            }
+            let (mut theirs, also_dropped) = self.read_request(other, dropped.len())?;
             let stamped = theirs[0] & !KIND_MASK == stamp;
             theirs[0] = if stamped { theirs[0] & KIND_MASK } else { NONE };
             if theirs != request && unequal.is_none() {
@@ -197,9 +207,8 @@ impl<'a> Collective<'a> {
                 // one.
                 dropped.fill(0);
             }
-            for (index, bits) in dropped.iter_mut().enumerate() {
-                *bits &= self
-                    .read(other, Self::word(offset_of!(CollectiveRequest, dropped) + 8 * index))?;
+            for (bits, theirs) in dropped.iter_mut().zip(also_dropped) {
+                *bits &= theirs;
             }
         }
         Ok(unequal)

@@ -35,7 +35,7 @@ impl Supervisor {
                     let _ = done.send(starting);
                 }
                 News::PassOn(pe, done) => {
-                    self.course.read_all(pe);
+                    self.course.read_all(pe, false);
                     let _ = done.send(());
                 }
                 News::Ended(result) => {

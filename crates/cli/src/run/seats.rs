@@ -1,0 +1,138 @@
+//! The CPUs of PEs on a simulated machine.
+//!
+//! A PE that runs alone runs on the machine's CPU, as a hand-over to another CPU takes several
+//! times as long. PEs that run at once are spread over all CPUs, if that saves more than it takes.
+
+use std::time::Duration;
+
+use rustix::io::Result;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// What it takes to run PEs on several CPUs: the first of each has to be woken there.
+const SPREAD_COST: Duration = Duration::from_micros(40);
+/// What a PE has to do in its first turn: about what it takes to start a small program.
+const START: Duration = Duration::from_millis(1);
+
+/// Which CPU each PE may use.
+pub struct Seats {
+    /// The CPUs. The first is the machine's; none, where PEs are not bound.
+    cpus: Vec<usize>,
+    /// Number of each PE's CPU in that list. PEs begin on the first.
+    of_pe: Vec<usize>,
+    /// PEs that run at once, and the number of CPUs that they are spread over.
+    at_once: usize,
+    over: usize,
+    /// When they began.
+    began: Duration,
+    /// What each PE had to do when several ran last.
+    work: Duration,
+}
+
+impl Seats {
+    pub fn new(cpus: Vec<usize>) -> Seats {
+        Seats { cpus, of_pe: Vec::new(), at_once: 1, over: 1, began: Duration::ZERO, work: START }
+    }
+
+    /// Binds the calling thread to the machine's CPU.
+    pub fn bind_machine(&self) -> Result<()> {
+        self.cpus.first().map_or(Ok(()), |&cpu| sched_setaffinity(None, &only(cpu)))
+    }
+
+    /// So many PEs are about to run at once.
+    pub fn begin(&mut self, at_once: usize) {
+        (self.at_once, self.over) = (at_once, 1);
+        if at_once < 2 || self.cpus.len() < 2 {
+            return;
+        }
+        let over = at_once.min(self.cpus.len());
+        let saved = (at_once - at_once.div_ceil(over)) as u32;
+        if self.work * saved > SPREAD_COST {
+            self.over = over;
+        }
+        self.began = now();
+    }
+
+    /// Gives the CPU of number `number` of these PEs to PE `pe`.
+    pub fn place(&mut self, pe: usize, number: usize, pid: impl FnOnce() -> Option<Pid>) {
+        if self.cpus.len() < 2 {
+            return;
+        }
+        if self.of_pe.len() <= pe {
+            self.of_pe.resize(pe + 1, 0);
+        }
+        // The machine's CPU comes last: what runs there delays the starts of others.
+        let seat = self.over - 1 - number * self.over / self.at_once;
+        if self.of_pe[pe] == seat {
+            return;
+        }
+        let Some(pid) = pid() else { return };
+        // One that has just been killed cannot be placed, and needs no place.
+        let _ = sched_setaffinity(Some(pid), &only(self.cpus[seat]));
+        self.of_pe[pe] = seat;
+    }
+
+    /// The PEs have run.
+    pub fn end(&mut self, at_once: usize) {
+        if at_once > 1 && self.cpus.len() > 1 {
+            let took = now().saturating_sub(self.began);
+            self.work = took * self.over as u32 / at_once as u32;
+        }
+    }
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    set
+}
+
+/// The time, by a system call: the engine's thread may not read the cycle counter.
+fn now() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes a `timespec`, which is on this stack frame.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seats(seats: &mut Seats, pes: usize) -> Vec<usize> {
+        seats.begin(pes);
+        // No process has this number.
+        let pid = || Pid::from_raw(i32::MAX);
+        (0..pes).for_each(|pe| seats.place(pe, pe, pid));
+        seats.of_pe[..pes].to_vec()
+    }
+
+    #[test]
+    fn pes_are_spread_where_that_saves_time_and_the_machine_s_cpu_comes_last() {
+        let mut four = Seats::new(vec![8, 9, 10, 11]);
+        assert_eq!(seats(&mut four, 8), [3, 3, 2, 2, 1, 1, 0, 0]);
+        assert_eq!(seats(&mut four, 3), [2, 1, 0]);
+        assert_eq!(seats(&mut four, 1), [0]);
+        four.work = SPREAD_COST / 8;
+        assert_eq!(seats(&mut four, 8), [0; 8]);
+        assert_eq!(seats(&mut four, 20)[0], 3);
+        for cpus in [vec![], vec![1]] {
+            let mut few = Seats::new(cpus);
+            few.begin(8);
+            few.place(3, 3, || unreachable!("nobody is moved"));
+        }
+    }
+
+    #[test]
+    fn work_is_what_each_pe_takes_of_a_cpu() {
+        let mut two = Seats::new(vec![0, 1]);
+        two.begin(10);
+        std::thread::sleep(Duration::from_millis(10));
+        two.end(10);
+        assert!(two.work >= Duration::from_millis(2), "{:?}", two.work);
+        let before = two.work;
+        two.begin(1);
+        two.end(1);
+        assert_eq!(two.work, before);
+    }
+}
