@@ -92,8 +92,13 @@ cluster-test:
 	  MEMONET_TEST_CUTS=$(subst $(SPACE),$(COMMA),$(strip $(CUTS))) MEMONET_TEST_SOAK=$(SOAK) MEMONET_TEST_LOSS=$(LOSS) \
 	  $(CARGO) test --release -p memonet-cli --test failures -- --nocapture --test-threads=1
 
+# Each model has a process of its own: every run of one maps stacks and unmaps them, for which
+# threads of one process would wait for each other.
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --profile models --target-dir target/loom -- loom_tests dsm::migratory::queue
+	@program=$$(RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --profile models --target-dir target/loom \
+	    --no-run --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p') && \
+	  models=$$("$$program" --list loom_tests dsm::migratory::queue | sed -n 's/: test$$//p') && [ -n "$$models" ] && \
+	  echo "$$models" | xargs --max-procs=$$(nproc) --max-args=1 "$$program" --exact
 
 # chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi, slurm: their launchers start PEs. munge: Slurm's servers know each other by it. libpmix-dev: Slurm opens libpmix.so, which only that package has.
 deps: tools $(VENV)/ready $(VENV)-openmpi/ready

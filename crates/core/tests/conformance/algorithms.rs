@@ -6,24 +6,24 @@ use memonet_core::{
     Delivery, ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job, MulticastOptions,
 };
 
-fn everything_with(algorithm: &str) {
-    // The most and the least helpful fabric. Of the mixed programs those with barriers in them.
-    let tests = [
-        "barriers::near",
-        "among::near",
-        "teams::near",
-        "mixed::near::of_",
-        "barriers::shuffled",
-        "among::shuffled",
-        "teams::shuffled",
-        "mixed::shuffled::of_",
-    ];
-    in_another_process(&tests, &[(ENV_BARRIER, algorithm)]);
+/// Tests with barriers in them; of the mixed programs those that have some.
+fn barriers_on(setups: &[&str]) -> Vec<String> {
+    let tests_on = |setup: &&str| {
+        let suffixes = ["barriers", "among", "teams"].map(|file| format!("{file}::{setup}"));
+        suffixes.into_iter().chain([format!("mixed::{setup}::of_")])
+    };
+    setups.iter().flat_map(tests_on).collect()
 }
 
+/// The most and the least helpful fabric.
+fn everything_with(algorithm: &str) {
+    in_another_process(&barriers_on(&["near", "shuffled"]), &[(ENV_BARRIER, algorithm)]);
+}
+
+/// Nearby: up to eight PEs behind a fabric choose it themselves.
 #[test]
 fn everyone() {
-    everything_with("everyone");
+    in_another_process(&barriers_on(&["near"]), &[(ENV_BARRIER, "everyone")]);
 }
 
 #[test]
@@ -41,37 +41,33 @@ fn dissemination() {
     everything_with("dissemination");
 }
 
-fn collectives_by(way: &str) {
-    let tests = [
-        "collectives::near",
-        "collectives::shuffled",
-        "mixed::near",
-        "mixed::shuffled",
-        "strided::near",
-        "strided::shuffled",
-    ];
+fn collectives_by(way: &str, setups: &[&str]) {
+    let tests_on =
+        |setup: &&str| ["collectives", "mixed", "strided"].map(|file| format!("{file}::{setup}"));
+    let tests: Vec<String> = setups.iter().flat_map(tests_on).collect();
     in_another_process(&tests, &[(ENV_COLLECTIVES, way)]);
 }
 
+/// Where members share nodes: elsewhere collectives go by lines unless told otherwise.
 #[test]
 fn collectives_by_lines() {
-    collectives_by("line");
+    collectives_by("line", &["dealt"]);
 }
 
 #[test]
 fn collectives_by_eager_buffers() {
-    collectives_by("eager");
+    collectives_by("eager", &["near", "shuffled"]);
 }
 
 #[test]
 fn collectives_by_direct_steps() {
-    collectives_by("direct");
+    collectives_by("direct", &["near", "shuffled"]);
 }
 
+/// This way is the one that teams on several nodes choose, so few tests show that it can be forced.
 #[test]
 fn collectives_by_leaders_of_nodes() {
-    let tests = ["collectives::dealt", "mixed::mixed", "nodes::teams"];
-    in_another_process(&tests, &[(ENV_COLLECTIVES, "nodes")]);
+    in_another_process(&["nodes::teams"], &[(ENV_COLLECTIVES, "nodes")]);
 }
 
 #[test]
@@ -123,24 +119,22 @@ fn in_a_process_with_everyone() {
     }
 }
 
-fn multicast_by(way: &str) {
-    let tests = [
-        "multicast::near",
-        "multicast::shuffled",
-        "multicast_ends::near",
-        "multicast_ends::shuffled",
-    ];
+fn multicast_by(way: &str, setups: &[&str]) {
+    let tests_on =
+        |setup: &&str| ["multicast", "multicast_ends"].map(|file| format!("{file}::{setup}"));
+    let tests: Vec<String> = setups.iter().flat_map(tests_on).collect();
     in_another_process(&tests, &[(ENV_MULTICAST, way)]);
 }
 
+/// Nearby: PEs behind the test fabric choose a tree themselves.
 #[test]
 fn multicast_by_a_tree() {
-    multicast_by("tree");
+    multicast_by("tree", &["near"]);
 }
 
 #[test]
 fn multicast_by_datagrams() {
-    multicast_by("udp:239.77.7.7:17700@127.0.0.1");
+    multicast_by("udp:239.77.7.7:17700@127.0.0.1", &["near", "shuffled"]);
 }
 
 /// Nodes of one machine, over its loopback interface.

@@ -4,6 +4,8 @@ use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
 use memonet_core::unstable::segment::{Segment, Spot};
 use memonet_core::{Job, Result, SymmetricRange};
+use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, OnceLock};
@@ -406,7 +408,7 @@ pub fn sizes_here(sizes: &[usize]) -> Vec<usize> {
 
 /// Runs this program's tests whose names contain one of `filters`, hidden ones too, in a process of
 /// its own with `environment`.
-pub fn in_another_process(filters: &[&str], environment: &[(&str, &str)]) {
+pub fn in_another_process<S: AsRef<OsStr> + Debug>(filters: &[S], environment: &[(&str, &str)]) {
     let program = std::env::current_exe().expect("this program has a name");
     let output = std::process::Command::new(program)
         .args(filters)
