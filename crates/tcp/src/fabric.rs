@@ -9,7 +9,7 @@ use crate::prepared::Transfer;
 use crate::room::make_room;
 use crate::shared::Shared;
 use crate::thread::{self, Progress};
-use crate::wire::{COPIED, Home, Link, Place, word};
+use crate::wire::{Home, Link, Place, word};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{
     Costs, Fabric, FarAddress, Prepared, Record, Signal, SignalOp,
@@ -191,14 +191,7 @@ impl Tcp {
             link.signal(at, op, value);
         }
         hub.added(to.pe, signal.is_some() || end > 0);
-        if !until_sent || end == 0 {
-            return Ok(());
-        }
-        let hub = self.shared.wait(hub, to.pe, |peer| peer.link.written() >= end);
-        match hub.existing(to.pe) {
-            Some(peer) if matches!(peer.state, State::Failed(_)) => Err(peer.error()),
-            _ => Ok(()),
-        }
+        self.until_written(hub, to.pe, if until_sent { end } else { 0 })
     }
 
     /// # Safety
@@ -239,7 +232,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Notifies a peer, perhaps after a block of at most [`COPIED`] bytes.
+    /// Notifies a peer, perhaps after a block.
     ///
     /// # Safety
     /// The block's source is readable during the call.
@@ -250,10 +243,22 @@ impl Tcp {
         bits: u64,
     ) -> Result<()> {
         let Some(mut hub) = self.room(at.pe, Link::has_room)? else { return Ok(()) };
-        // SAFETY: the caller promises the source.
-        unsafe { hub.peer(at.pe).link.notify(block, (place(at), size), bits) };
+        // SAFETY: the caller keeps the source during this call, which waits until it was sent.
+        let end = unsafe { hub.peer(at.pe).link.notify(block, (place(at), size), bits) };
         hub.added(at.pe, true);
-        Ok(())
+        self.until_written(hub, at.pe, end)
+    }
+
+    /// Waits until so many bytes have been sent to a peer: their sources may change then.
+    fn until_written(&self, hub: MutexGuard<'_, Hub>, pe: u32, end: u64) -> Result<()> {
+        if end == 0 {
+            return Ok(());
+        }
+        let hub = self.shared.wait(hub, pe, |peer| peer.link.written() >= end);
+        match hub.existing(pe) {
+            Some(peer) if matches!(peer.state, State::Failed(_)) => Err(peer.error()),
+            _ => Ok(()),
+        }
     }
 
     /// Asks a peer, and waits for the answer.
@@ -385,7 +390,7 @@ impl Fabric for Tcp {
         at: FarAddress,
         value: u64,
     ) -> Result<()> {
-        if self.is_own(at) || to.pe != at.pe || len > COPIED {
+        if self.is_own(at) || to.pe != at.pe {
             // SAFETY: the caller promises the source.
             return unsafe { self.put_signal(to, src, len, at, SignalOp::Set, value) };
         }

@@ -7,7 +7,7 @@ use common::{Memory, give, take};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Fabric, FarAddress, Record, Signal};
 use memonet_core::{Cause, Job, JobOptions, Result, SignalOp};
-use memonet_tcp::wire::{HEADER, Kind, Link, Role};
+use memonet_tcp::wire::{COPIED, HEADER, Kind, Link, Role};
 use memonet_tcp::{Broker, Event, Tcp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 /// Bytes of the peer's memory.
-const BYTES: usize = 256;
+const BYTES: usize = 4 * COPIED;
 
 /// Gives PE 0 the one stream that there is.
 struct Single {
@@ -101,12 +101,15 @@ fn notify_and_complete(tcp: &Tcp, far: &mut FarEnd) {
     }
     assert_eq!((far.memory.word(0), far.memory.word(8)), (5, 7));
 
-    // A notification after that is not.
-    let (block, acknowledged) = ([9u8; 48], far.acknowledgements);
-    // SAFETY: the block lives.
-    unsafe { tcp.put_notify(at(64), block.as_ptr(), block.len(), at(112), 3) }.unwrap();
-    tcp.quiet().unwrap();
-    assert_eq!(far.acknowledgements, acknowledged);
+    // Notifications after that are not, though one of their blocks is sent from where it lies.
+    let (block, acknowledged) = (vec![9u8; COPIED + 8], far.acknowledgements);
+    for (len, word, value) in [(48, 112, 3), (block.len(), 120, 4)] {
+        // SAFETY: the block lives.
+        unsafe { tcp.put_notify(at(word + 16), block.as_ptr(), len, at(word), value) }.unwrap();
+        assert!(tcp.is_quiet().unwrap());
+        tcp.quiet().unwrap();
+        assert_eq!(far.acknowledgements, acknowledged);
+    }
 
     // Before a PE leaves, it is.
     std::thread::scope(|scope| {
@@ -117,7 +120,8 @@ fn notify_and_complete(tcp: &Tcp, far: &mut FarEnd) {
         quiet.join().unwrap().unwrap();
     });
     assert_eq!(far.acknowledgements, acknowledged + 1, "quiet_all asks");
-    assert_eq!((far.memory.read(64, 48), far.memory.word(112)), (block.to_vec(), 3));
+    assert_eq!((far.memory.word(112), far.memory.word(120)), (3, 4));
+    assert_eq!(far.memory.read(136, block.len()), block);
 }
 
 /// What PE 0 does, with a far end that is played and one that never answers.

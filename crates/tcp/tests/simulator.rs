@@ -330,8 +330,9 @@ impl End {
         let (to, signal) = (at(start + BLOCK), at(start + SIGNAL));
         if notifies {
             let block = Some((to, bytes.as_ptr(), bytes.len()));
-            // SAFETY: the block lives during the call.
-            unsafe { self.link.notify(block, (signal, 8), self.block) };
+            // SAFETY: so short a block is copied.
+            let end = unsafe { self.link.notify(block, (signal, 8), self.block) };
+            assert_eq!(end, 0);
         } else {
             // SAFETY: so short a block is copied.
             let end = unsafe { self.link.put(to, bytes.as_ptr(), bytes.len()) };

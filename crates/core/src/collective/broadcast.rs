@@ -204,7 +204,7 @@ impl Team {
     }
 
     /// [`hand_out`](Self::hand_out) through a fabric: the root writes each member's part into the
-    /// member's eager buffer at once, or into its destination once the member has come.
+    /// member's eager buffer at once, or into its destination, once that may be written.
     fn push_out(
         &self,
         algorithm: Algorithm,
@@ -215,9 +215,14 @@ impl Team {
         let Broadcast { root, to, .. } = what;
         let eager_buffer = self.eager_buffer(step);
         match (algorithm, self.rank() == root) {
-            (Algorithm::Direct, true) => self.serve(step, to, &part)?,
+            (Algorithm::Direct, true) if what.asks() => self.serve(step, to, &part)?,
+            (Algorithm::Direct, true) => {
+                self.push(step, 0..self.len(), to, |rank| self.here(part(rank)))?
+            }
             (Algorithm::Direct, false) => {
-                self.notify(step, root..root + 1, nothing)?;
+                if what.asks() {
+                    self.notify(step, root..root + 1, nothing)?;
+                }
                 return self.await_from(step, root..root + 1);
             }
             (_, true) => {

@@ -16,7 +16,7 @@
 //!
 //! | collective | up to a line | up to an eager buffer | larger |
 //! |---|---|---|---|
-//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, which writes into the member's destination and notifies it; larger broadcasts to more members [in parts](parts), or [copied](copied) by the network |
+//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, unless destinations are [`Ready`](Destinations); the root writes into the member's destination and notifies it; larger broadcasts to more members [in parts](parts), or [copied](copied) by the network |
 //! | all-reduce, scans | each member sends to all; each combines what it needs, in the order of ranks | each member publishes; each combines what it needs, in the order of ranks | barrier; each combines a part of the elements for all, [`BLOCK_BYTES`] at a time, and writes it where it belongs; barrier |
 //! | reduce | all send to the root, and return | all publish, notify the root, and return | as all-reduce |
 //! | all-gather, all-to-all | each member sends to all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
@@ -208,17 +208,24 @@ pub struct Broadcast {
     pub from: SymmetricRange,
     /// Whether the root's destination keeps its contents.
     pub root_keeps: bool,
+    /// When destinations may be written.
+    pub writable: Destinations,
 }
 
 impl Broadcast {
-    /// Into the destinations of all members.
+    /// Into the destinations of all members, once these have come.
     pub fn new(root: usize, to: SymmetricRange, from: SymmetricRange) -> Self {
-        Broadcast { root, to, from, root_keeps: false }
+        Broadcast { root, to, from, root_keeps: false, writable: Destinations::InTheCall }
     }
 
     /// Where a member's own copy goes: a root that keeps its destination copies nothing.
     fn own_to(&self, rank: usize) -> SymmetricRange {
         if self.root_keeps && rank == self.root { self.from } else { self.to }
+    }
+
+    /// Whether members say that they have come before longer data go into their destinations.
+    fn asks(&self) -> bool {
+        self.writable == Destinations::InTheCall
     }
 }
 

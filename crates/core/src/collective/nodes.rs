@@ -41,9 +41,10 @@
 //!   belongs to the meeting.
 //! * N3: *Memory is written and read in time.* Elements come to a head before the message that
 //!   tells of them: near by the order of stores, far by a put with signal, with a fence between
-//!   several puts. A destination is written once its owner is in the call: near members wait for
-//!   their head, and a head or lane tells the one that puts into its memory that it may. A
-//!   destination or source that near members read is kept until they have notified its owner.
+//!   several puts. A destination is written once its owner is in the call, unless it is ready
+//!   before: near members wait for their head, and a head or lane tells the one that puts into its
+//!   memory that it may. A destination or source that near members read is kept until they have
+//!   notified its owner.
 //! * N4: *In place.* A lane puts its own elements aside before it lets the lane before write over
 //!   them. No other member reads or writes this part of its memory before the lane tells of the
 //!   total.
@@ -230,13 +231,14 @@ impl Team {
     }
 
     /// Broadcasts. Short data go by the heads' eager buffers at once; longer ones into the heads'
-    /// destinations, once these have come.
+    /// destinations, once these may be written.
     pub(super) fn broadcast_by_nodes(&self, what: Broadcast) -> Quick<()> {
         let Broadcast { root, to, from, .. } = what;
         let (nodes, me) = (self.nodes(), self.rank());
         let tree = Tree::new(nodes, root);
         let (head, place) = tree.head(tree.number);
         let eager = from.bytes <= EAGER_BYTES;
+        let asks = !eager && what.asks();
         let step = self.step(false)?;
         let room = if eager { self.eager_buffer(step).part(0, from.bytes) } else { to };
         let source = if me == root && !eager { from } else { room };
@@ -254,7 +256,7 @@ impl Team {
         if me == root {
             self.take(root, from, source)?;
         } else {
-            if !eager {
+            if asks {
                 let (parent, line) = tree.line(tree.parent(), tree.round());
                 self.notify_line(step, &[parent], line)?;
             }
@@ -262,7 +264,7 @@ impl Team {
         }
         self.notify_line(step, nodes.here(), place)?;
         for (round, child) in tree.children().rev() {
-            if !eager {
+            if asks {
                 self.await_line(step, nodes.far_line(nodes.node, round))?;
             }
             // SAFETY: the source lies in this PE's segment, and the room in another's.

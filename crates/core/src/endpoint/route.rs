@@ -185,35 +185,6 @@ impl Route {
         }
     }
 
-    /// Copies `len` bytes to the address, and then stores `value` in `word` of that PE: a PE that
-    /// sees the value sees the bytes. Near, wakes no PE.
-    ///
-    /// # Safety
-    /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len`
-    /// bytes, and nothing overlaps.
-    #[inline(always)]
-    pub(crate) unsafe fn put_and_store(
-        self,
-        pe: &Pe,
-        src: *const u8,
-        len: usize,
-        word: Route,
-        value: u64,
-    ) -> Quick<()> {
-        match (self, word) {
-            (Route::Far(to), Route::Far(at)) => {
-                // SAFETY: the caller promises both ranges.
-                Ok(unsafe { pe.fabric().put_signal(to, src, len, at, SignalOp::Set, value) }?)
-            }
-            _ => {
-                // SAFETY: as above. A near copy is visible before every later store.
-                unsafe { self.put(pe, src, len)? };
-                word.store(pe, value);
-                Ok(())
-            }
-        }
-    }
-
     /// Stores a word by which the library notifies a PE. Near, wakes no PE.
     #[inline(always)]
     pub(crate) fn notify<T: Word>(self, pe: &Pe, value: T) -> Quick<()> {
@@ -227,11 +198,12 @@ impl Route {
         }
     }
 
-    /// [`put_and_store`](Self::put_and_store) of a notification: of at most a line, to memory of
-    /// the library.
+    /// Copies `len` bytes to the address, and then stores `value` in `word` of that PE, by which
+    /// the library notifies it: a PE that sees the value sees the bytes. Near, wakes no PE.
     ///
     /// # Safety
-    /// As for [`put_and_store`](Self::put_and_store).
+    /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len`
+    /// bytes, and nothing overlaps.
     #[inline(always)]
     pub(crate) unsafe fn put_and_notify(
         self,
@@ -246,8 +218,12 @@ impl Route {
                 // SAFETY: the caller promises both ranges.
                 Ok(unsafe { pe.fabric().put_notify(to, src, len, at, value) }?)
             }
-            // SAFETY: as the caller promises.
-            _ => unsafe { self.put_and_store(pe, src, len, word, value) },
+            _ => {
+                // SAFETY: as above. A near copy is visible before every later store.
+                unsafe { self.put(pe, src, len)? };
+                word.store(pe, value);
+                Ok(())
+            }
         }
     }
 
@@ -255,7 +231,7 @@ impl Route {
     /// with it: a PE that sees the signal sees the bytes.
     ///
     /// # Safety
-    /// As for [`put_and_store`](Self::put_and_store).
+    /// As for [`put_and_notify`](Self::put_and_notify).
     pub(crate) unsafe fn put_signal(
         self,
         pe: &Pe,

@@ -293,13 +293,7 @@ impl Team {
         let pe = self.pe();
         let (place, number) = (self.there(rank, to), self.number_at(step, line, rank));
         // SAFETY: as the caller promises.
-        unsafe {
-            match to.bytes {
-                0 => number.put_and_notify(pe, from, 0, number, step.number),
-                // Perhaps to memory of the program.
-                bytes => place.put_and_store(pe, from, bytes, number, step.number),
-            }
-        }?;
+        unsafe { place.put_and_notify(pe, from, to.bytes, number, step.number) }?;
         if let Route::Near(_) = number {
             pe.ring(self.members()[rank]);
         }

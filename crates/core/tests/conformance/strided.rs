@@ -278,12 +278,17 @@ fn places(setup: Setup) {
                     (0..len).map(move |i| sent(rank, block * len + i)).collect::<Vec<_>>()
                 };
                 fill(1);
-                for root_keeps in [false, true] {
+                for (root_keeps, writable) in [
+                    (false, Destinations::InTheCall),
+                    (false, Destinations::Ready),
+                    (true, Destinations::Ready),
+                    (true, Destinations::InTheCall),
+                ] {
                     words(n).fill(7);
                     fill(1);
                     job.barrier()?;
                     let what = Broadcast::new(n - 1, at(n, 1), at(0, 1));
-                    job.world().broadcast_places(Broadcast { root_keeps, ..what })?;
+                    job.world().broadcast_places(Broadcast { root_keeps, writable, ..what })?;
                     let keeps = root_keeps && me == n - 1;
                     assert_eq!(words(n), if keeps { vec![7; len] } else { block(n - 1, 0) });
                     assert_eq!(words(0), block(me, 0));

@@ -19,7 +19,7 @@ use crate::calls::operation::Operator;
 use crate::state::lock::lock;
 use crate::state::{State, die, get, or_die};
 use memonet_core::unstable::segment::of_team;
-use memonet_core::{Broadcast, Goal, Team};
+use memonet_core::{Broadcast, Destinations, Goal, Team};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,7 +142,8 @@ pub unsafe fn broadcast<T>(
         let from = place(state, call, "source", source, nelems);
         let to = place(state, call, "dest", dest, nelems);
         check_apart(state, call, to, from, true);
-        let what = Broadcast { root_keeps: true, ..Broadcast::new(root, to, from) };
+        let what = Broadcast::new(root, to, from);
+        let what = Broadcast { root_keeps: true, writable: Destinations::Ready, ..what };
         or_die(call, team.broadcast_places(what));
     });
 }

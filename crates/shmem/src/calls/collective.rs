@@ -117,6 +117,7 @@ pub unsafe fn broadcast<T>(
         );
         check_apart(state, call, to, from, true);
         let what = Broadcast::new(root(call, team, pe_root), to, from);
+        let what = Broadcast { writable: Destinations::Ready, ..what };
         or_die(call, team.broadcast_places(what));
     })
 }

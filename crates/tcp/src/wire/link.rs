@@ -174,25 +174,23 @@ impl Link {
         self.push(Kind::Apply, aux_of(size, op), at, operand);
     }
 
-    /// Notifies the peer: writes a block of at most [`COPIED`] bytes, which is copied, and then a
-    /// word. A quiet need not complete it (W11).
+    /// Notifies the peer: writes a block, and then a word. A quiet need not complete it (W11).
+    /// Gives what [`put`](Self::put) gives for the block.
     ///
     /// # Safety
-    /// `src` is readable for the block's bytes.
+    /// As for [`put`](Self::put).
     pub unsafe fn notify(
         &mut self,
         block: Option<(Place, *const u8, usize)>,
         word: (Place, usize),
         bits: u64,
-    ) {
+    ) -> u64 {
         let needed = self.needed;
-        if let Some((to, src, len)) = block {
-            // SAFETY: the caller promises the source, and it is copied.
-            let end = unsafe { self.put(to, src, len) };
-            debug_assert_eq!(end, 0, "a notification is copied");
-        }
+        // SAFETY: the caller promises the source.
+        let end = block.map_or(0, |(to, src, len)| unsafe { self.put(to, src, len) });
         self.store(word.0, word.1, bits);
         self.needed = needed;
+        end
     }
 
     /// From now on a quiet completes the notifications so far, too.

@@ -77,8 +77,8 @@
 //! * W11 *Notifications.* They are stores, and blocks before them, that no quiet waits for. By W1
 //!   they become visible in the order of calls, and after all that was sent before. They are
 //!   counted, so that an acknowledgement that covers what was sent after them says so of them; a
-//!   flush that a quiet needs covers them. They keep no source (they are copied), and no state but
-//!   their number.
+//!   flush that a quiet needs covers them. They keep no state but their number: who notifies after
+//!   a long block waits until the block was written (W9).
 //!
 //! # Which stream
 //!
