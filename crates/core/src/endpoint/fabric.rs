@@ -27,9 +27,9 @@
 //!
 //! The library tells PEs that this one has come to a barrier or a collective by
 //! [`notify`](Fabric::notify) and [`put_notify`](Fabric::put_notify). They write to words and lines
-//! of the library, and to destinations of collectives. Where a fabric keeps them in order by itself,
-//! a quiet need not complete them. A barrier begins with a quiet: without this, each barrier would
-//! wait for the acknowledgement of the one before, or of a collective's blocks.
+//! of the library, and to destinations of collectives. Where a fabric keeps them in order by
+//! itself, a quiet need not complete them. A barrier begins with a quiet: without this, each
+//! barrier would wait for the acknowledgement of the one before, or of a collective's blocks.
 //!
 //! *Nothing relies on their completion.*
 //!
@@ -41,15 +41,15 @@
 //!   by the PE that owns it. Those that use it know that by notifications of this PE, never by a
 //!   quiet of their own (proofs in `team/steps.rs` and `sync/barrier`).
 //! * F4: *Sources.* They may be reused when the call returns.
-//! * F8: *Destinations.* A member returns from a collective once it has seen the notification after
-//!   each block that it gets, and so with these blocks. What another PE knows of them, it knows by
-//!   what this member has done since: a collective promises nothing of other members' destinations.
 //! * F5: *Leaving.* A PE that sees that another has left, but not its notification, takes it for
 //!   missing. So a PE leaves after `quiet_all`.
 //! * F6: *Threads.* One thread at a time is in a barrier, or in a step of a team, so that calls for
 //!   one word have an order. No order between words is needed that no fence asks for.
 //! * F7: *Errors.* A notification that is lost says nothing at this PE's next quiet. The pair has
 //!   failed then, and waits that depend on it end as [`unreachable`](Fabric::unreachable) says.
+//! * F8: *Destinations.* A member returns from a collective once it has seen the notification after
+//!   each block that it gets, and so with these blocks. What another PE knows of them, it knows by
+//!   what this member has done since: a collective promises nothing of other members' destinations.
 
 pub use super::errand::{Step, Test};
 pub use super::network::{
@@ -169,9 +169,8 @@ pub trait Fabric: Send + Sync {
     }
 
     /// Notifies a PE: writes a block, and then stores `value` in a word of 8 bytes of the same PE.
-    /// A PE that sees the word sees the block. The source may be reused on
-    /// return. By default it is a [`put_signal`](Self::put_signal), which the next
-    /// [`quiet`](Self::quiet) completes.
+    /// A PE that sees the word sees the block. The source may be reused on return. By default it is
+    /// a [`put_signal`](Self::put_signal), which the next [`quiet`](Self::quiet) completes.
     ///
     /// # Errors
     /// As for [`notify`](Self::notify).
