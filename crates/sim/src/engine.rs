@@ -16,10 +16,15 @@
 //!
 //! * R1: a program that runs changes only its own PE's memory. So whether another PE's look is in
 //!   vain is the same before, during and after.
-//! * R2: a request changes no PE's memory, and makes no program ready, before a later event.
-//!   Events of one moment come in the order in which they were put in, so those of the requests
-//!   come behind the one that has made the last program ready.
+//! * R2: a request changes no PE's memory before a later event. Events of one moment come in the
+//!   order in which they were put in, so those of the requests come behind the one that has made
+//!   the last program ready. A request that is answered at once makes its program ready again, for
+//!   the next time that programs run.
 //! * R3: requests are taken in the order in which their programs became ready.
+//!
+//! R1 has an exception. Processes see in the job's memory who has left. Where one leaves or dies,
+//! another one that runs at that moment, and waits for it, may hear of it at once, or a
+//! millisecond later as others do.
 //!
 //! **A job is stuck** when nothing is under way in the machine, and all that is left are polls of
 //! parked PEs that ask in vain. These show that the job is not stuck: memory that changes, a wait

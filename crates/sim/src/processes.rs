@@ -52,8 +52,9 @@ pub struct Pace {
     turns: AtomicU64,
     /// One more than the PE that the engine waits for; 0 when it waits for none.
     running: AtomicU32,
-    /// Number of PEs that run at once.
+    /// Number of PEs that run at once, and how many of them share a CPU.
     at_once: AtomicU32,
+    share: AtomicU32,
     /// When the running PE has kept its turn for too long: for how long, in nanoseconds. Otherwise
     /// 0.
     silent: AtomicU64,
@@ -69,7 +70,7 @@ impl Pace {
         Some(Turn {
             number: self.turns.load(Ordering::Relaxed),
             pe: pe as usize,
-            at_once: self.at_once.load(Ordering::Relaxed) as usize,
+            share: self.share.load(Ordering::Relaxed).max(1),
         })
     }
 
@@ -91,6 +92,8 @@ impl Pace {
 
     fn begins(&self, pe: u32) {
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // It may have been meant for a turn that ended just then.
+        self.silent.store(0, Ordering::Relaxed);
         self.running.store(pe + 1, Ordering::SeqCst);
     }
 
@@ -106,8 +109,8 @@ pub struct Turn {
     pub number: u64,
     /// The PE.
     pub pe: usize,
-    /// Number of PEs that run at once, this among them.
-    pub at_once: usize,
+    /// Number of PEs that share its CPU, this among them.
+    pub share: u32,
 }
 
 /// Starts processes, gives them CPUs, and passes on their output.
@@ -115,13 +118,13 @@ pub trait Launcher {
     /// Starts PE `pe`. PEs are started in order, from 0 on. False, when the PE will never run.
     fn start(&self, pe: usize) -> bool;
 
-    /// So many PEs are about to run at once.
-    fn begin(&self, at_once: usize);
+    /// So many PEs are about to run at once. Gives the number of CPUs for them.
+    fn begin(&self, at_once: usize) -> usize;
 
     /// PE `pe`, which sleeps or has just been started, runs as number `number` of those.
     fn place(&self, pe: usize, number: usize);
 
-    /// All of those have run.
+    /// All of those have run. Passes on what is withheld of other PEs.
     fn end(&self, at_once: usize);
 
     /// Passes on the output of PE `pe`, before that of the PEs after it.
@@ -221,7 +224,8 @@ impl Shared<'_> {
     fn run(&self, processes: &mut [Process<'_>], ready: &[Pe]) -> Vec<Ran> {
         let Shared { launcher, pace, .. } = self;
         pace.at_once.store(ready.len() as u32, Ordering::SeqCst);
-        launcher.begin(ready.len());
+        let share = ready.len().div_ceil(launcher.begin(ready.len()));
+        pace.share.store(share as u32, Ordering::Relaxed);
         let mut before = self.ran_last.get();
         if ready != [before] {
             launcher.pass_on(before.index());
@@ -244,8 +248,8 @@ impl Shared<'_> {
             launcher.pass_on(before.index());
         }
         self.ran_last.set(before);
-        launcher.end(ready.len());
         pace.at_once.store(0, Ordering::SeqCst);
+        launcher.end(ready.len());
         all
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use memonet_core::unstable::hosted::{Hosted, Passages};
-use memonet_core::unstable::launch::{JobFile, available_cpus};
+use memonet_core::unstable::launch::JobFile;
 use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::process::Pid;
@@ -88,6 +88,13 @@ impl Started {
         unpoisoned(self.0.lock()).get(pe).map(|process| process.pid)
     }
 
+    /// PEs of which output is withheld.
+    fn withheld(&self) -> Vec<usize> {
+        let all = unpoisoned(self.0.lock());
+        let withheld = all.iter().enumerate().filter(|(_, process)| process.is_withheld);
+        withheld.map(|(pe, _)| pe).collect()
+    }
+
     /// Whether this PE has output that is to be passed on.
     fn wait(&self, pe: usize) -> bool {
         let mut all = unpoisoned(self.0.lock());
@@ -136,8 +143,8 @@ impl Launcher for Main {
         self.ask(|answer| News::Start(pe, answer)).unwrap_or(false)
     }
 
-    fn begin(&self, at_once: usize) {
-        self.seats.borrow_mut().begin(at_once);
+    fn begin(&self, at_once: usize) -> usize {
+        self.seats.borrow_mut().begin(at_once)
     }
 
     fn place(&self, pe: usize, number: usize) {
@@ -146,6 +153,9 @@ impl Launcher for Main {
 
     fn end(&self, at_once: usize) {
         self.seats.borrow_mut().end(at_once);
+        if at_once > 1 {
+            self.started.withheld().into_iter().for_each(|pe| self.pass_on(pe));
+        }
     }
 
     fn pass_on(&self, pe: usize) {
@@ -314,7 +324,7 @@ impl Simulation {
             let before = self.turn.filter(|seen| seen.number == turn.number).unwrap_or(first);
             let seen = Seen { asleep: before.asleep && is_asleep(turn.pe), ..before };
             // PEs that share a CPU wait for each other.
-            let patience = self.patience * turn.at_once.div_ceil(available_cpus()) as u32;
+            let patience = self.patience * turn.share;
             if now - seen.since >= patience {
                 self.pace.give_up(&self.passages, turn.pe, patience, seen.asleep);
             }
@@ -331,13 +341,12 @@ impl Simulation {
     /// Whether output of PE `pe` that is read now is to be withheld until the engine asks for it:
     /// PEs run at once, and others come before this one.
     pub fn withholds(&self, pe: usize) -> bool {
-        if self.pace.shows(pe) {
-            return false;
-        }
-        // Before the output is read: the engine asks for what it sees unread, or knows withheld.
+        // The engine looks for what is withheld once PEs no longer run at once.
         let mut all = unpoisoned(self.started.0.lock());
-        all[pe].is_withheld = true;
-        true
+        let withholds = !self.pace.shows(pe);
+        // Before the output is read: the engine asks for what it sees unread, or knows withheld.
+        all[pe].is_withheld |= withholds;
+        withholds
     }
 
     /// Has PEs that wait for their turn tell where their programs have called. One that is just

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use memonet_core::unstable::launch::available_cpus;
 use rustix::io::Result;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -39,11 +40,15 @@ impl Seats {
         self.cpus.first().map_or(Ok(()), |&cpu| sched_setaffinity(None, &only(cpu)))
     }
 
-    /// So many PEs are about to run at once.
-    pub fn begin(&mut self, at_once: usize) {
+    /// So many PEs are about to run at once. Gives the number of CPUs for them.
+    pub fn begin(&mut self, at_once: usize) -> usize {
         (self.at_once, self.over) = (at_once, 1);
+        if self.cpus.is_empty() {
+            // The kernel spreads them.
+            return available_cpus().min(at_once);
+        }
         if at_once < 2 || self.cpus.len() < 2 {
-            return;
+            return 1;
         }
         let over = at_once.min(self.cpus.len());
         let saved = (at_once - at_once.div_ceil(over)) as u32;
@@ -51,6 +56,13 @@ impl Seats {
             self.over = over;
         }
         self.began = now();
+        self.over
+    }
+
+    /// The seat of number `number` of these PEs. The machine's CPU comes last: what runs there
+    /// delays the starts of others.
+    fn seat(&self, number: usize) -> usize {
+        self.over - 1 - number * self.over / self.at_once
     }
 
     /// Gives the CPU of number `number` of these PEs to PE `pe`.
@@ -61,15 +73,15 @@ impl Seats {
         if self.of_pe.len() <= pe {
             self.of_pe.resize(pe + 1, 0);
         }
-        // The machine's CPU comes last: what runs there delays the starts of others.
-        let seat = self.over - 1 - number * self.over / self.at_once;
+        let seat = self.seat(number);
         if self.of_pe[pe] == seat {
             return;
         }
         let Some(pid) = pid() else { return };
         // One that has just been killed cannot be placed, and needs no place.
-        let _ = sched_setaffinity(Some(pid), &only(self.cpus[seat]));
-        self.of_pe[pe] = seat;
+        if sched_setaffinity(Some(pid), &only(self.cpus[seat])).is_ok() {
+            self.of_pe[pe] = seat;
+        }
     }
 
     /// The PEs have run.
@@ -101,10 +113,7 @@ mod tests {
 
     fn seats(seats: &mut Seats, pes: usize) -> Vec<usize> {
         seats.begin(pes);
-        // No process has this number.
-        let pid = || Pid::from_raw(i32::MAX);
-        (0..pes).for_each(|pe| seats.place(pe, pe, pid));
-        seats.of_pe[..pes].to_vec()
+        (0..pes).map(|number| seats.seat(number)).collect()
     }
 
     #[test]
