@@ -838,6 +838,8 @@ mod tests {
             let at = |index: usize| Queue::new(&job.pe, first + 8 * index as u64);
             let lost: Vec<usize> = (0..64).filter(|&index| at(index).home() == 2).collect();
             job.barrier()?;
+            // All have left the barrier, which a departure would end.
+            meeting.wait();
             if job.pe() == 0 {
                 use crate::base::status::State;
                 job.pe.control().depart(2, State::Dead(Cause::Exit(1)));

@@ -311,6 +311,8 @@ mod tests {
                 assert_eq!(read(PAGE)?, 0, "so it has a copy");
             }
             job.barrier()?;
+            // All have left the barrier, which a departure would end.
+            meeting.wait();
             let mut released = Vec::new();
             if job.pe() == 0 {
                 for page in [1, 2] {

@@ -1004,6 +1004,8 @@ mod tests {
             let barrier = Barrier::by(made.slot.clone(), Algorithm::Central);
             barrier.keep_slot(); // The other one gives it back.
             job.barrier()?;
+            // Both have left the barrier, which a departure would end.
+            meeting.wait();
             let mut failed = None;
             if job.pe() == 1 {
                 job.pe.control().depart(0, State::Dead(Cause::Exit(1)));
