@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 /// Far longer than anything here takes, and far shorter than a hang.
 pub const SOON: Duration = Duration::from_secs(20);
 
@@ -222,26 +225,33 @@ pub fn wait(process: &mut Child) -> ExitStatus {
     wait_within(process, SOON)
 }
 
+/// Sleeps meanwhile. Where the CPUs are busy, Linux 6.18 leaves processes of other sessions no CPU
+/// for seconds while a thread of this one wakes up a thousand times a second.
 fn wait_within(process: &mut Child, limit: Duration) -> ExitStatus {
+    let pid = Pid::from_child(process);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
     let began = Instant::now();
     loop {
         if let Some(status) = process.try_wait().unwrap() {
             return status;
         }
-        if began.elapsed() > limit {
+        let Some(left) = limit.checked_sub(began.elapsed()) else {
             let _ = process.kill();
             panic!("process {} has not ended", process.id());
-        }
-        std::thread::sleep(Duration::from_millis(1));
+        };
+        let left = Timespec::try_from(left).unwrap();
+        // An interrupted wait looks once more.
+        let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&left));
     }
 }
 
-/// Waits until a condition holds, and fails rather than hang.
+/// Waits until a condition holds, and fails rather than hang. Looks rarely, for the reason of
+/// [`wait_within`].
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < SOON, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
