@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,11 @@ import memonet
 
 {name}(memonet.init())
 """
+
+
+def pytest_configure():
+    # A shell has it ignored in what it starts in the background, and so would the programs of tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Run:
