@@ -111,8 +111,10 @@ fn a_lost_host_ends_the_waits_of_others() {
 #[test]
 fn a_lost_host_ends_operations() {
     let Some(hosts) = hosts(2) else { return };
-    let job = start(&hosts, "h1:2,h2:2", &["soak", "100"]);
-    std::thread::sleep(Duration::from_millis(700));
+    let begun = hosts.path("begun");
+    let job = start(&hosts, "h1:2,h2:2", &["soak", "100", begun.to_str().unwrap()]);
+    until("PEs have met", || begun.exists());
+    std::thread::sleep(Duration::from_millis(300));
     hosts.off(2);
     let ended = job.end();
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
