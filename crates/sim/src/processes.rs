@@ -222,7 +222,7 @@ impl Shared<'_> {
     /// Runs processes at once, until each has passed its turn. Their output is passed on in their
     /// order. Gives what they did, up to one that ends the run.
     fn run(&self, processes: &mut [Process<'_>], ready: &[Pe]) -> Vec<Ran> {
-        let Shared { launcher, pace, .. } = self;
+        let Shared { launcher, passages, pace, .. } = self;
         pace.at_once.store(ready.len() as u32, Ordering::SeqCst);
         let share = ready.len().div_ceil(launcher.begin(ready.len()));
         pace.share.store(share as u32, Ordering::Relaxed);
@@ -233,11 +233,14 @@ impl Shared<'_> {
         let start = |(number, pe): (usize, &Pe)| processes[pe.index()].start_turn(number);
         let started: Vec<_> = ready.iter().enumerate().map(start).collect();
         let mut all = Vec::with_capacity(ready.len());
-        for (&pe, started) in ready.iter().zip(started) {
-            if !all.is_empty() {
+        for ((number, &pe), started) in ready.iter().enumerate().zip(started) {
+            if number > 0 {
                 launcher.pass_on(before.index());
             }
             before = pe;
+            if let Some(next) = ready.get(number + 1) {
+                passages.expect(next.index());
+            }
             let process = &mut processes[pe.index()];
             all.push(started.and_then(|()| process.end_turn()).unwrap_or_else(|ran| ran));
             if let Some(Ran::Failed(_)) = all.last() {

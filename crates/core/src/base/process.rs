@@ -2,6 +2,8 @@
 
 use crate::base::error::Cause;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::fs::File;
+use std::io::Read;
 
 /// How a process ended of which nobody can tell it any more: with a status that no process has.
 pub const UNKNOWN: Cause = Cause::Exit(-1);
@@ -25,8 +27,11 @@ pub struct Stat {
 impl Stat {
     /// The process with this number, if there is one.
     pub fn of(pid: impl std::fmt::Display) -> Option<Stat> {
+        // One call reads it all: some 50 numbers.
+        let mut bytes = [0; 2048];
+        let len = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut bytes).ok()?;
         // The kernel cuts names to 15 bytes, perhaps within a letter.
-        Self::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
+        Self::parse(&String::from_utf8_lossy(&bytes[..len]))
     }
 
     fn parse(text: &str) -> Option<Stat> {

@@ -59,9 +59,20 @@ pub fn join(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
         eprintln!("{complaint}");
     }
     ending::mark_children()?;
+    let_machine_go_on();
     let process = Process::new(seat.clone(), own);
     // SAFETY: the question has no block.
     let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;
     process.joined();
     Ok(Some(Box::new(HostedFabric::new(process, Offers::from_bits(offers)))))
+}
+
+/// From now on this process does not interrupt the machine when that wakes it. The machine goes on
+/// to wake others, and each change of process is saved that would only lead back to it.
+fn let_machine_go_on() {
+    let priority = libc::sched_param { sched_priority: 0 };
+    let policy = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
+    // A kernel that refuses leaves this process as fast as it was.
+    // SAFETY: reads a number from this stack frame.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) };
 }

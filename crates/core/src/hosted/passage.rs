@@ -185,6 +185,13 @@ impl Passage {
             .for_each(|(word, value)| self.store(offset + 8 * word, value));
     }
 
+    /// Has the words of a question fetched that will be read soon: another CPU wrote them.
+    fn prefetch(self, question: usize) {
+        for field in [0, size_of::<Question>() - 1] {
+            shm::prefetch_to_read(self.base.wrapping_add(of_question(question, field)));
+        }
+    }
+
     /// The room for blocks, from a byte on.
     fn block(self, at: usize) -> *mut u8 {
         self.base.wrapping_add(BLOCK as usize + at)
@@ -262,6 +269,13 @@ impl Passages {
         self.passage(pe).turn.wake();
     }
 
+    /// PE `pe`'s questions will be read soon.
+    pub fn expect(&self, pe: usize) {
+        let passage = self.passage(pe);
+        shm::prefetch_to_read(passage.word(offset_of!(Words, count)).cast());
+        passage.prefetch(0);
+    }
+
     /// How many questions PE `pe` asks; `None` for a number that can be none. Called in the
     /// machine's turn.
     pub fn count(&self, pe: usize) -> Option<usize> {
@@ -274,6 +288,7 @@ impl Passages {
     pub fn ask(&self, pe: usize, number: usize) -> Option<Asked> {
         assert!(number < MOST_ASKS, "a list has no question {number}");
         let passage = self.passage(pe);
+        passage.prefetch(number + 1);
         let load = |field| passage.load(of_question(number, field));
         let words = passage.load_all(of_question(number, offset_of!(Question, ask)));
         Some(Asked {

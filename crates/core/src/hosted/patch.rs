@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-/// A function, and the pages whose protection must change before it is written to.
+/// A function, and the pages of code that it lies in.
 pub(super) struct Function {
     at: usize,
     pages: Range<usize>,
@@ -15,9 +15,48 @@ pub(super) struct Function {
 
 /// A function of libc or of the program.
 pub(super) fn of_program(at: usize) -> Function {
+    let mut segment = Segment { at, pages: to_pages(at..at + JUMP_BYTES) };
+    // SAFETY: `find` is called with `segment` only before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(find), (&raw mut segment).cast()) };
+    Function { at, pages: segment.pages }
+}
+
+/// The pages that hold these bytes.
+fn to_pages(bytes: Range<usize>) -> Range<usize> {
     let page = crate::base::memory::page_size();
-    let pages = at / page * page..(at + JUMP_BYTES).next_multiple_of(page);
-    Function { at, pages }
+    bytes.start / page * page..bytes.end.next_multiple_of(page)
+}
+
+/// A search for the segment of code that has a function.
+struct Segment {
+    at: usize,
+    pages: Range<usize>,
+}
+
+/// Looks for the segment in an object of this process.
+unsafe extern "C" fn find(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    segment: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: the linker gives the description of an object, and `of_program` its search.
+    let (info, segment) = unsafe { (&*info, &mut *segment.cast::<Segment>()) };
+    // SAFETY: an object has so many headers.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let is_code = |header: &&libc::Elf64_Phdr| {
+        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+    };
+    let bytes = headers.iter().filter(is_code).map(|header| {
+        let start = (info.dlpi_addr + header.p_vaddr) as usize;
+        start..start + header.p_memsz as usize
+    });
+    let Some(bytes) = bytes.into_iter().find(|bytes| {
+        bytes.contains(&segment.at) && bytes.contains(&(segment.at + JUMP_BYTES - 1))
+    }) else {
+        return 0;
+    };
+    segment.pages = to_pages(bytes);
+    1
 }
 
 /// A function of the vDSO, which the kernel maps into each process, if there is one.
@@ -78,8 +117,8 @@ fn jump(there: usize) -> [u8; JUMP_BYTES] {
 }
 
 /// Makes calls of each function go to the one at the address beside it. False where the processor
-/// or the kernel does not allow it. Functions of one page are replaced together: to change the
-/// protection of a page takes far longer than to write to it.
+/// or the kernel does not allow it. Functions of one segment are replaced together: to change the
+/// protection of a part takes far longer than to write to it.
 ///
 /// # Safety
 /// Each function has at least [`JUMP_BYTES`] bytes and the signature of the one beside it, and no
@@ -95,7 +134,8 @@ pub(super) unsafe fn replace(all: impl IntoIterator<Item = (Function, usize)>) -
         .all(|together| unsafe { replace_in_pages(together) })
 }
 
-/// [`replace`] of functions whose pages follow each other, in the order of their addresses.
+/// [`replace`] of functions whose pages overlap or follow each other, in the order of their
+/// addresses.
 ///
 /// # Safety
 /// As for [`replace`].

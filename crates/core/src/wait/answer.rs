@@ -81,6 +81,9 @@ impl Born {
 thread_local! {
     /// The last question that this thread has answered.
     static ANSWERED: Cell<u32> = const { Cell::new(0) };
+    /// Its number in the kernel. On simulated machines each wait writes a report, and would ask.
+    static THREAD: Cell<u32> =
+        Cell::new(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
 }
 
 /// Answers the question, for a wait that has just looked in vain, unless this thread has.
@@ -213,7 +216,7 @@ fn begun(what: Awaited, waited: u64, begun: u64) -> Report {
     };
     let caller = callers::place().map(str::to_owned);
     Report {
-        thread: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
+        thread: THREAD.get(),
         waited,
         begun,
         limited: false,

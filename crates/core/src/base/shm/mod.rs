@@ -46,7 +46,9 @@ mod once;
 mod futex;
 mod threads;
 pub(crate) use futex::{announce_barrier, futex_wait, futex_wake, register_membarrier};
-pub(crate) use imp::{compiler_fence, full_fence, light_fence, pause, prefetch_to_write};
+pub(crate) use imp::{
+    compiler_fence, full_fence, light_fence, pause, prefetch_to_read, prefetch_to_write,
+};
 pub(crate) use threads::is_single_threaded;
 
 /// Plain data: any bytes are a valid value, no padding, no interior mutability. What windows may

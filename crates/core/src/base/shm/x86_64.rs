@@ -154,6 +154,13 @@ pub fn prefetch_to_write(p: *const u8) {
     unsafe { asm!("prefetchw [{p}]", p = in(reg) p, options(nostack, preserves_flags)) };
 }
 
+/// Fetches a line that is about to be read.
+#[inline(always)]
+pub fn prefetch_to_read(p: *const u8) {
+    // SAFETY: a prefetch accesses nothing, whatever its address.
+    unsafe { asm!("prefetcht0 [{p}]", p = in(reg) p, options(nostack, preserves_flags)) };
+}
+
 /// **Each byte is written once**, by a store of whole elements: who waits for one, and then writes
 /// there itself, must not lose that to a second store of the same. So there are no pieces that
 /// overlap, as copies elsewhere have at their ends.
