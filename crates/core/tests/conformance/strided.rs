@@ -1,8 +1,10 @@
 //! All-to-all of elements with strides, against a model that has the elements of all members; and
 //! the conditions on places, of which front ends make collectives.
 
-use crate::setup::{Dice, Setup, mark, segment_of, sizes_here};
-use memonet_core::{Broadcast, Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
+use crate::setup::{Dice, OwnBlocks, Setup, mark, segment_of, sizes_here};
+use memonet_core::{
+    Broadcast, Destinations, Elements, Error, Goal, Job, Plain, Result, SymmetricRange, Window,
+};
 
 on_every_fabric!(
     [also on copying, streams_dealt]
@@ -245,83 +247,118 @@ fn refusals(setup: Setup) {
     }
 }
 
+/// Blocks of `len` words, one behind the other, in a symmetric allocation.
+struct Blocks<'a> {
+    job: &'a Job,
+    segment: OwnBlocks,
+    base: u64,
+    len: usize,
+}
+
+impl Blocks<'_> {
+    /// Some of the blocks, as a place.
+    fn at(&self, index: usize, blocks: usize) -> SymmetricRange {
+        let bytes = 8 * self.len;
+        let offset = self.base + (index * bytes) as u64;
+        self.segment.place(offset, blocks * bytes).expect("it is inside")
+    }
+
+    /// This PE's words of a block.
+    #[allow(clippy::mut_from_ref, reason = "it is other PEs' memory as well")]
+    fn words(&self, index: usize) -> &mut [u64] {
+        let start = self.base as usize + 8 * index * self.len;
+        // SAFETY: aligned, and inside of this PE's part, to which other PEs write only in
+        // collectives.
+        unsafe {
+            let first = self.segment.local().add(start).cast::<u64>();
+            std::slice::from_raw_parts_mut(first, self.len)
+        }
+    }
+
+    /// What a PE sends in a block.
+    fn sent(&self, pe: usize, block: usize) -> Vec<u64> {
+        (0..self.len).map(|i| sent(pe, block * self.len + i)).collect()
+    }
+
+    /// Fills the first blocks with what this PE sends.
+    fn fill(&self, blocks: usize) {
+        let me = self.job.pe();
+        (0..blocks).for_each(|block| self.words(block).copy_from_slice(&self.sent(me, block)));
+    }
+
+    fn broadcasts(&self) -> Result<()> {
+        let (job, me, n) = (self.job, self.job.pe(), self.job.npes());
+        for (root_keeps, writable) in [
+            (false, Destinations::InTheCall),
+            (false, Destinations::Ready),
+            (true, Destinations::Ready),
+            (true, Destinations::InTheCall),
+        ] {
+            self.words(n).fill(7);
+            self.fill(1);
+            job.barrier()?;
+            let what = Broadcast::new(n - 1, self.at(n, 1), self.at(0, 1));
+            job.world().broadcast_places(Broadcast { root_keeps, writable, ..what })?;
+            let keeps = root_keeps && me == n - 1;
+            let expected = if keeps { vec![7; self.len] } else { self.sent(n - 1, 0) };
+            assert_eq!(self.words(n), expected);
+            assert_eq!(self.words(0), self.sent(me, 0));
+        }
+        Ok(())
+    }
+
+    fn exchanges(&self) -> Result<()> {
+        let (job, me, n) = (self.job, self.job.pe(), self.job.npes());
+        for writable in [Destinations::InTheCall, Destinations::Ready] {
+            (n..2 * n).for_each(|index| self.words(index).fill(0));
+            job.barrier()?;
+            job.world().gather_places(None, self.at(n, n), self.at(0, 1), writable)?;
+            (0..n).for_each(|rank| assert_eq!(self.words(n + rank), self.sent(rank, 0)));
+            self.fill(n);
+            job.barrier()?;
+            job.world().all_to_all_places(self.at(n, n), self.at(0, n), writable)?;
+            (0..n).for_each(|rank| assert_eq!(self.words(n + rank), self.sent(rank, me)));
+        }
+        Ok(())
+    }
+
+    fn exchange_at_strides(&self) -> Result<()> {
+        let (job, me, n) = (self.job, self.job.pe(), self.job.npes());
+        let (to, from) = ((self.at(2 * n, 2 * n), 2), (self.at(0, n), 1));
+        job.world().all_to_alls_places(to, from, 8, self.len)?;
+        let received = (0..2 * n).flat_map(|block| self.words(2 * n + block).to_vec()).step_by(2);
+        let expected = (0..n).flat_map(|rank| self.sent(rank, me));
+        assert_eq!(received.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn reduction(&self) -> Result<()> {
+        let n = self.job.npes();
+        let combine = |into: *mut u8, with: *const u8, count: usize| {
+            for i in 0..count {
+                // SAFETY: the library passes addresses of so many words.
+                unsafe { *into.cast::<u64>().add(i) ^= *with.cast::<u64>().add(i) };
+            }
+        };
+        let xor = Elements { size: 8, combine: &combine, numbers: None };
+        self.job.world().combine_places(&xor, Goal::All, self.at(n, 1), self.at(0, 1))?;
+        let xored = (0..self.len).map(|i| (0..n).fold(0, |all, rank| all ^ sent(rank, i)));
+        assert_eq!(self.words(n), xored.collect::<Vec<_>>());
+        Ok(())
+    }
+}
+
 /// The collectives of windows, on places in a block.
 fn places(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 3, 5]), 1) {
         run.job(|job| {
-            let (me, n) = (job.pe(), job.npes());
-            let segment = segment_of(job);
             for len in [3, 700, 4200] {
-                let bytes = 8 * len;
-                let base = job.allocate(4 * n * bytes, 8, true)?;
-                let at = |index: usize, blocks: usize| {
-                    segment
-                        .place(base + (index * bytes) as u64, blocks * bytes)
-                        .expect("it is inside")
-                };
-                let words = |index: usize| {
-                    // SAFETY: aligned, and inside of this PE's block, to which other PEs write only
-                    // in collectives.
-                    unsafe {
-                        std::slice::from_raw_parts_mut(
-                            segment.local().add(base as usize + index * bytes).cast::<u64>(),
-                            len,
-                        )
-                    }
-                };
-                let fill = |blocks: usize| {
-                    for block in 0..blocks {
-                        (0..len).for_each(|i| words(block)[i] = sent(me, block * len + i));
-                    }
-                };
-                let block = |rank: usize, block: usize| {
-                    (0..len).map(move |i| sent(rank, block * len + i)).collect::<Vec<_>>()
-                };
-                fill(1);
-                for (root_keeps, writable) in [
-                    (false, Destinations::InTheCall),
-                    (false, Destinations::Ready),
-                    (true, Destinations::Ready),
-                    (true, Destinations::InTheCall),
-                ] {
-                    words(n).fill(7);
-                    fill(1);
-                    job.barrier()?;
-                    let what = Broadcast::new(n - 1, at(n, 1), at(0, 1));
-                    job.world().broadcast_places(Broadcast { root_keeps, writable, ..what })?;
-                    let keeps = root_keeps && me == n - 1;
-                    assert_eq!(words(n), if keeps { vec![7; len] } else { block(n - 1, 0) });
-                    assert_eq!(words(0), block(me, 0));
-                }
-                for writable in [Destinations::InTheCall, Destinations::Ready] {
-                    (n..2 * n).for_each(|index| words(index).fill(0));
-                    job.barrier()?;
-                    job.world().gather_places(None, at(n, n), at(0, 1), writable)?;
-                    (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, 0)));
-                    fill(n);
-                    job.barrier()?;
-                    job.world().all_to_all_places(at(n, n), at(0, n), writable)?;
-                    (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, me)));
-                }
-                job.world().all_to_alls_places(
-                    (at(2 * n, 2 * n), 2),
-                    (at(0, n), 1),
-                    bytes / len,
-                    len,
-                )?;
-                let received: Vec<u64> =
-                    (0..2 * n).flat_map(|i| words(2 * n + i).to_vec()).step_by(2).collect();
-                assert_eq!(received, (0..n).flat_map(|rank| block(rank, me)).collect::<Vec<_>>());
-                let combine = |into: *mut u8, with: *const u8, count: usize| {
-                    for i in 0..count {
-                        // SAFETY: the library passes addresses of so many words.
-                        unsafe { *into.cast::<u64>().add(i) ^= *with.cast::<u64>().add(i) };
-                    }
-                };
-                let words_xored = Elements { size: 8, combine: &combine, numbers: None };
-                job.world().combine_places(&words_xored, Goal::All, at(n, 1), at(0, 1))?;
-                let xored = (0..len).map(|i| (0..n).fold(0, |all, rank| all ^ sent(rank, i)));
-                assert_eq!(words(n), xored.collect::<Vec<_>>());
+                let base = job.allocate(4 * job.npes() * 8 * len, 8, true)?;
+                let blocks = Blocks { job, segment: segment_of(job), base, len };
+                blocks.broadcasts()?;
+                blocks.exchanges()?;
+                blocks.exchange_at_strides()?;
+                blocks.reduction()?;
                 job.release(base)?;
             }
             Ok(())

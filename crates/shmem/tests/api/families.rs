@@ -6,15 +6,17 @@ use crate::program::{Job, Language, Source, c};
 /// What has one name for all types.
 pub const GENERIC: &[&str] = &["amo.c", "move.c", "reduce.c", "rma.c", "signal.c", "wait.c"];
 
-/// Sizes of jobs on shared memory.
-const SIZES: [usize; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 17];
-/// PEs on the test network, which takes its time, and which part of the cases they go through: one
-/// in so many.
+/// Sizes of jobs on shared memory, and which part of the cases they go through: one in so many, and
+/// others for each size.
+const SIZES: [(usize, usize); 9] =
+    [(1, 1), (2, 1), (3, 1), (4, 2), (5, 3), (6, 3), (7, 3), (8, 3), (17, 4)];
+/// PEs on the test network, which takes its time.
 const FAR_SIZES: [(usize, usize); 4] = [(1, 4), (2, 1), (3, 4), (5, 12)];
 
 fn everywhere(file: &'static str) {
-    for npes in SIZES {
-        Job::new(c(file), npes).succeed();
+    for (npes, every) in SIZES {
+        let job = Job::new(c(file), npes).env("EVERY", &every.to_string());
+        job.env("SEED", &npes.to_string()).succeed();
     }
     for (seed, (npes, every)) in FAR_SIZES.into_iter().enumerate() {
         let job = Job::new(c(file), npes).far(seed);
