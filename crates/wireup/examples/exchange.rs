@@ -106,9 +106,12 @@ fn exchange(with: &mut impl Exchange, limit: Duration, how: &str) -> Result<()> 
             return Err(format!("process {rank}: not what process {peer} has put").into());
         }
     }
-    let none = with.get(size - 1, "other");
-    if !matches!(none, Err(Error::Nothing { .. })) {
-        return Err(format!("a value that nobody has put: {none:?}").into());
+    // Servers of PMIx look for such a value for 5 s, so only pairs ask.
+    if size == 2 {
+        let none = with.get(size - 1, "other");
+        if !matches!(none, Err(Error::Nothing { .. })) {
+            return Err(format!("a value that nobody has put: {none:?}").into());
+        }
     }
     println!("{how}: {rank} of {size} has the values of all");
 
