@@ -41,14 +41,17 @@ unsafe extern "C" fn find(
 ) -> libc::c_int {
     // SAFETY: the linker gives the description of an object, and `of_program` its search.
     let (info, segment) = unsafe { (&*info, &mut *segment.cast::<Segment>()) };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
     // SAFETY: an object has so many headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let is_code = |header: &&libc::Elf64_Phdr| {
         header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
     };
     let bytes = headers.iter().filter(is_code).map(|header| {
-        let start = (info.dlpi_addr + header.p_vaddr) as usize;
-        start..start + header.p_memsz as usize
+        let start = info.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
+        start..start.saturating_add(header.p_memsz as usize)
     });
     let Some(bytes) = bytes.into_iter().find(|bytes| {
         bytes.contains(&segment.at) && bytes.contains(&(segment.at + JUMP_BYTES - 1))

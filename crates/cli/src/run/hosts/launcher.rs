@@ -10,7 +10,6 @@ use memonet_control::codec::{Bytes, decode};
 use memonet_control::events::{self, listen};
 use memonet_control::frames::{Piece, version};
 use memonet_control::messages::{Death, Findings, ToAgent, ToLauncher};
-use memonet_control::vigil::SILENCE;
 use memonet_core::unstable::launch::State;
 use memonet_core::unstable::wait::wording;
 use memonet_core::{Cause, Lost};
@@ -412,7 +411,6 @@ impl Launcher {
             (node.heart, node.addresses) = (Some(heart), findings.addresses);
             node.send(&ToAgent::Start { job: Bytes(job), heap });
             node.stage = Stage::Starting;
-            node.vigil.hear(Instant::now());
         }
         Ok(())
     }
@@ -724,14 +722,8 @@ impl Launcher {
         }
         for at in 0..self.nodes.len() {
             let node = &mut self.nodes[at];
-            let is_lost = match node.stage {
-                Stage::Running => node.vigil.is_lost(now),
-                // An agent that starts PEs may be late.
-                Stage::Starting => node.vigil.silence(now) > 2 * SILENCE,
-                _ => false,
-            };
             match node.stage {
-                Stage::Starting | Stage::Running if self.heartbeat && is_lost => {
+                Stage::Running if self.heartbeat && node.vigil.is_lost(now) => {
                     let relay = node.relay.filter(|&relay| self.relays[relay].nodes.start == at);
                     self.lose(at, Lost::Silent);
                     // A relay is lost with its host.
