@@ -53,7 +53,7 @@ programs:
 	$(CARGO) build --workspace $(TARGETS)
 	$(MAKE) --keep-going suites python-test
 
-# Tests need not build what they run. Two more than there are CPUs, as many tests wait.
+# Tests need not build what they run. Two more than there are CPUs, because many tests wait.
 suites:
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) + 2))} MEMONET_TEST_BUILT=1 MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
 	python3 -m unittest discover tests/peers

@@ -46,8 +46,9 @@ unsafe extern "C" fn find(
     }
     // SAFETY: an object has so many headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    // Code alone: protection that is more than that is not put back.
     let is_code = |header: &&libc::Elf64_Phdr| {
-        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        header.p_type == libc::PT_LOAD && header.p_flags & (libc::PF_X | libc::PF_W) == libc::PF_X
     };
     let bytes = headers.iter().filter(is_code).map(|header| {
         let start = info.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
@@ -147,8 +148,8 @@ unsafe fn replace_in_pages(together: &[(Function, usize)]) -> bool {
     let start = pages.clone().map(|pages| pages.start).min().unwrap_or(0);
     let len = pages.map(|pages| pages.end).max().unwrap_or(0) - start;
     let (start, code) = (start as *mut libc::c_void, libc::PROT_READ | libc::PROT_EXEC);
-    // SAFETY: these pages hold code of this process: each is one of a function. Only the bytes that
-    // the caller promises change, and no thread runs them.
+    // SAFETY: these pages are code of this process: whole segments, or those of single functions.
+    // Only the bytes that the caller promises change, and no thread runs them.
     unsafe {
         if libc::mprotect(start, len, code | libc::PROT_WRITE) != 0 {
             return false;
@@ -170,7 +171,7 @@ unsafe fn replace_in_pages(together: &[(Function, usize)]) -> bool {
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
     let page = crate::base::memory::page_size();
-    // SAFETY: the slice ends with a page that holds a part of the function, so it is mapped.
+    // SAFETY: the slice ends with the segment of the function, or with its page, so it is mapped.
     let code =
         unsafe { std::slice::from_raw_parts(theirs.at as *const u8, theirs.pages.end - theirs.at) };
     let begin = whole(code)?;
@@ -234,6 +235,18 @@ mod tests {
         // SAFETY: a function of more bytes than a jump, which only this test calls.
         assert!(unsafe { replace([both]) });
         assert_eq!(call(7), 8);
+    }
+
+    /// So their protection is changed once.
+    #[test]
+    fn functions_of_libc_are_of_one_segment_of_code() {
+        let all = [libc::getenv as *const () as usize, libc::mmap as *const () as usize];
+        let [one, other] = all.map(of_program);
+        assert_eq!(one.pages, other.pages);
+        let is_in = |at: &usize| one.pages.contains(at);
+        assert!(
+            all.iter().all(is_in) && all[0].abs_diff(all[1]) > crate::base::memory::page_size()
+        );
     }
 
     #[test]

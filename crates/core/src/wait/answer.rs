@@ -81,7 +81,8 @@ impl Born {
 thread_local! {
     /// The last question that this thread has answered.
     static ANSWERED: Cell<u32> = const { Cell::new(0) };
-    /// Its number in the kernel. On simulated machines each wait writes a report, and would ask.
+    /// This thread's number in the kernel. On simulated machines each wait writes a report, and
+    /// would ask.
     static THREAD: Cell<u32> =
         Cell::new(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
 }

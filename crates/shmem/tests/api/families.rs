@@ -15,6 +15,8 @@ const FAR_SIZES: [(usize, usize); 4] = [(1, 4), (2, 1), (3, 4), (5, 12)];
 
 fn everywhere(file: &'static str) {
     for (npes, every) in SIZES {
+        // Where it goes through a part, this one meets before each reduction.
+        let every = if file == "reduce.c" { 1 } else { every };
         let job = Job::new(c(file), npes).env("EVERY", &every.to_string());
         job.env("SEED", &npes.to_string()).succeed();
     }

@@ -135,6 +135,8 @@ pub fn pause() {
 #[inline(always)]
 pub fn prefetch_to_write(_p: *const u8) {}
 
+/// As [`prefetch_to_write`].
+#[inline(always)]
 pub fn prefetch_to_read(_p: *const u8) {}
 
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {

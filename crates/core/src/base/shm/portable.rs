@@ -90,7 +90,8 @@ pub fn pause() {
 #[inline(always)]
 pub fn prefetch_to_write(_p: *const u8) {}
 
-/// Fetches a line that is about to be read.
+/// As [`prefetch_to_write`].
+#[inline(always)]
 pub fn prefetch_to_read(_p: *const u8) {}
 
 /// Of every word that the destination aligns, in one piece: who waits for an element never sees a

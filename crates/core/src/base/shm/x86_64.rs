@@ -154,7 +154,7 @@ pub fn prefetch_to_write(p: *const u8) {
     unsafe { asm!("prefetchw [{p}]", p = in(reg) p, options(nostack, preserves_flags)) };
 }
 
-/// Fetches a line that is about to be read.
+/// Asks for the line of `p`, to read it soon. Changes nothing.
 #[inline(always)]
 pub fn prefetch_to_read(p: *const u8) {
     // SAFETY: a prefetch accesses nothing, whatever its address.
