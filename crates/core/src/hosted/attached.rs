@@ -59,24 +59,9 @@ pub fn join(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
         eprintln!("{complaint}");
     }
     ending::mark_children()?;
-    let_machine_go_on();
     let process = Process::new(seat.clone(), own);
     // SAFETY: the question has no block.
     let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;
     process.joined();
     Ok(Some(Box::new(HostedFabric::new(process, Offers::from_bits(offers)))))
-}
-
-/// From now on this thread, and those that it makes, do not interrupt the machine when that wakes
-/// them. The machine goes on to wake others, and each change of process is saved that would only
-/// lead back to it. A policy that the user has chosen stays.
-fn let_machine_go_on() {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // A kernel that refuses leaves this thread as fast as it was.
-    // SAFETY: asks for a number; reads one from this stack frame.
-    unsafe {
-        if libc::sched_getscheduler(0) == libc::SCHED_OTHER {
-            libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority);
-        }
-    }
 }
