@@ -91,7 +91,8 @@ impl Launcher<'_> {
     /// Has this happen while all PEs wait for each other. At least one PE of the first host must
     /// see this, and the job must fail. Launchers of others end PEs at times before these can tell
     /// what they saw: PRRTE where it mistakes a message, Hydra where its own stream is gone. So
-    /// where no PE of that host could tell anything, it is done again, `tries` times in all.
+    /// where no PE of that host could tell anything, it is done again, `tries` times in all. Once
+    /// in some forty times PRRTE itself does not end on a busy machine.
     fn mourn(&self, tries: usize, what: impl Fn(&Job), seen: &str) -> [String; 4] {
         let files = [0, 1, 2, 3].map(|pe| self.hosts.path(&format!("came{pe}")));
         for rest in (0..tries).rev() {
@@ -99,6 +100,10 @@ impl Launcher<'_> {
             let job = self.start(&["mourn", "came"]);
             until("all PEs have come", || files.iter().all(|file| file.exists()));
             what(&job);
+            if !self.is_ours {
+                self.all_of_ours_ends(&job);
+                job.kill_launcher_after(Duration::from_secs(8));
+            }
             let ended = job.end();
             assert_ne!(ended.status, 0, "{ended:?}");
             let saw = files.each_ref().map(|file| std::fs::read_to_string(file).unwrap());
@@ -109,6 +114,13 @@ impl Launcher<'_> {
             }
         }
         panic!("it was tried no time");
+    }
+
+    /// PEs and agents end on the first host.
+    fn all_of_ours_ends(&self, job: &Job) {
+        for name in ["pe", self.agents()] {
+            until("all of it ends", || job.pes(self.hosts, 1, name).is_empty());
+        }
     }
 
     fn tries(&self) -> usize {
@@ -213,9 +225,7 @@ impl Launcher<'_> {
     fn a_host_without_power_is_lost(&self) {
         let lose = |job: &Job| {
             self.hosts.off(2);
-            for name in ["pe", self.agents()] {
-                until("all of it ends", || job.pes(self.hosts, 1, name).is_empty());
-            }
+            self.all_of_ours_ends(job);
             if !self.is_ours {
                 self.hosts.kill(1);
             }

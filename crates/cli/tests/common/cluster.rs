@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -366,6 +366,22 @@ impl Job {
         let name = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
         let sleeps = |&pid: &i32| name(pid).is_ok_and(|name| name == "sleep\n");
         until("PEs sleep", || marked(&self.mark).iter().filter(|pid| sleeps(pid)).count() == count);
+    }
+
+    /// Ends a launcher that does not end by itself, and what it has started.
+    pub fn kill_launcher_after(&self, patience: Duration) {
+        let began = Instant::now();
+        let launcher = || children(self.nsenter.id() as i32);
+        while !launcher().is_empty() && began.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut all = launcher();
+        let mut next = 0;
+        while let Some(&pid) = all.get(next) {
+            all.extend(children(pid));
+            next += 1;
+        }
+        all.into_iter().for_each(|pid| send(pid, Signal::KILL));
     }
 
     pub fn end(self) -> Ended {
