@@ -273,7 +273,7 @@ fn seen_on_three_hosts(hydra: &Path, what: impl Fn(&Hosts)) -> Option<[String; 3
     let files = [0, 1, 2].map(|pe| hosts.path(&format!("came{pe}")));
     let command = || by_hydra_on(hydra, &hosts, "10.78.0.1:1,10.78.0.2:1,10.78.0.3:1", "3");
     let job = Launcher { hosts: &hosts, command: &command, is_ours: false };
-    let job = job.start(&["mourn", "came"]);
+    let job = job.start_undisturbed(&["mourn", "came"]);
     until("all PEs have come", || files.iter().all(|file| file.exists()));
     what(&hosts);
     for (host, name) in (1..=3).flat_map(|host| [(host, "pe"), (host, "memonet-agent")]) {
