@@ -64,6 +64,9 @@ impl Team {
         self.check_places(to, from)?;
         self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
+        if self.goes_by_lines(from.bytes) {
+            return Ok(self.hand_out(Algorithm::Line, what, |_| from)?);
+        }
         let call = Call::Broadcast { bytes: from.bytes };
         let mut algorithm = self.choose(call);
         if algorithm == Algorithm::Network {
@@ -152,6 +155,7 @@ impl Team {
 
     /// Copies a part of the root's source, as long as `to`, to each member's `to`. A member returns
     /// once it has its part. The root returns once no member needs its memory.
+    #[inline(always)]
     fn hand_out(
         &self,
         algorithm: Algorithm,

@@ -24,7 +24,7 @@ use super::nodes::Shape;
 use super::operator::Goal;
 use super::parts::{MOST_SERVED, PARTED_BYTES};
 use crate::base::layout::{EAGER_BYTES, LINE};
-use crate::base::log::log;
+use crate::base::log::{Level, is_on, log};
 use crate::team::Team;
 use crate::team::forced::Forced;
 use std::sync::atomic::Ordering;
@@ -137,15 +137,16 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Whether what one member gives another fits the line that notifies.
-    fn fits_line(self) -> bool {
+    /// The bytes that one member gives another, where those of a line can be sent with the
+    /// notification.
+    fn least(self) -> Option<usize> {
         match self {
             Call::Broadcast { bytes: each }
             | Call::Scatter { each, .. }
             | Call::Gather { each, .. }
             | Call::AllToAll { each, .. }
-            | Call::Combine { bytes: each, .. } => each <= LINE,
-            Call::Strided { .. } | Call::Collect => false,
+            | Call::Combine { bytes: each, .. } => Some(each),
+            Call::Strided { .. } | Call::Collect => None,
         }
     }
 }
@@ -259,10 +260,17 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
 }
 
 impl Team {
+    /// Whether a call in which a member gives another so many bytes goes by lines, as
+    /// [`choose`](Self::choose) would say, and nobody is to be told. The shortest calls ask for no
+    /// other facts.
+    #[inline(always)]
+    pub(super) fn goes_by_lines(&self, bytes: usize) -> bool {
+        self.steps().is_short(bytes) && !is_on(Level::Debug)
+    }
+
     pub(super) fn choose(&self, call: Call) -> Algorithm {
-        let algorithm = match self.is_near() && self.forced().is_none() && call.fits_line() {
-            // The shortest calls ask for no other facts.
-            true if self.steps().are_lines() => Algorithm::Line,
+        let algorithm = match call.least() {
+            Some(bytes) if self.steps().is_short(bytes) => Algorithm::Line,
             _ => choose(call, &self.facts()),
         };
         let forced = self.forced().map_or("", |_| " (MEMONET_COLLECTIVES forces a way)");
@@ -399,7 +407,8 @@ mod tests {
                 Call::Strided { all: each },
                 Call::Collect,
             ] {
-                assert_eq!(call.fits_line(), choose(call, &NEAR) == Algorithm::Line, "{call:?}");
+                let fits = call.least().is_some_and(|bytes| bytes <= LINE);
+                assert_eq!(fits, choose(call, &NEAR) == Algorithm::Line, "{call:?}");
             }
         }
     }

@@ -242,6 +242,7 @@ impl Segment {
 }
 
 /// Checks that source and destination are the same elements, or have none in common.
+#[inline]
 fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
     if to.is_apart(from) {
         Ok(())
@@ -296,6 +297,7 @@ impl Team {
     }
 
     /// The place of a span that belongs to this team's job and PE.
+    #[inline]
     fn own<T>(&self, span: Span<'_, T>) -> Quick<SymmetricRange> {
         check_together(&**self.pe(), span.window)?;
         Ok(span.place)
@@ -303,6 +305,7 @@ impl Team {
 
     /// Checks that places lie inside of this job's segments: they may have been made in another
     /// job.
+    #[inline]
     fn check_places(&self, to: SymmetricRange, from: SymmetricRange) -> Quick<()> {
         let end = self.pe().control().geometry().segment_stride;
         let inside = |place: SymmetricRange| place.offset + place.bytes as u64 <= end;

@@ -9,7 +9,7 @@
 use super::choice::{Algorithm, Call};
 use super::network::as_words;
 use super::operator::{Elements, Goal, Number, Operator, Sum};
-use super::steps::{Step, nothing};
+use super::steps::{Lines, Step, nothing};
 use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange, check_apart, check_length};
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::{self, Plain};
@@ -17,15 +17,13 @@ use crate::team::Team;
 use crate::team::compare::short_type;
 use std::mem::MaybeUninit;
 
-/// Makes the team unusable for this PE when an operator panics. The PE has left the call in its
-/// midst, and the others would take its next call for the rest of this one.
+/// Makes the team unusable for this PE when an operator panics: dropped by nothing else. The PE has
+/// left the call in its midst, and the others would take its next call for the rest of this one.
 struct NoPanic<'a>(&'a Team);
 
 impl Drop for NoPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Ok(whole) = self.0.split_barrier().hold()
-        {
+        if let Ok(whole) = self.0.split_barrier().hold() {
             std::mem::forget(whole);
         }
     }
@@ -219,6 +217,80 @@ impl Team {
         to: SymmetricRange,
         from: SymmetricRange,
     ) -> Quick<()> {
+        let bytes = from.bytes;
+        let whole = to.bytes == bytes && size_of::<T>() > 0 && bytes.is_multiple_of(size_of::<T>());
+        if goal == Goal::All && whole && self.goes_by_lines(bytes) {
+            // SAFETY: as the caller promises; these are whole elements that fit a line.
+            return unsafe { self.all_reduce_in_lines(operator, to, from) };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.combine_any(operator, goal, to, from) }
+    }
+
+    /// All-reduce of whole elements that fit a line: [`combine_small`](Self::combine_small) without
+    /// what only other reductions need. This is most of the time that the shortest ones take.
+    ///
+    /// # Safety
+    /// As for [`combine_values`](Self::combine_values); the places are equally long, and no longer
+    /// than a line.
+    #[inline(always)]
+    unsafe fn all_reduce_in_lines<T: Copy>(
+        &self,
+        operator: impl Operator<T>,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Quick<()> {
+        let (lines, here, into) = self.exchange_lines(to, from)?;
+        let me = self.rank();
+        let given = |rank: usize, at: usize| {
+            let all = if rank == me { here } else { lines.of(rank) };
+            let mut element = MaybeUninit::<T>::uninit();
+            // SAFETY: `at` is the offset of an element in this member's source or in a line of the
+            // same length. Both lie in this PE's segment. Any bytes are a value.
+            unsafe {
+                shm::copy(element.as_mut_ptr().cast(), all.wrapping_add(at), size_of::<T>());
+                element.assume_init()
+            }
+        };
+        let unwound = NoPanic(self);
+        for at in (0..from.bytes).step_by(size_of::<T>()) {
+            let sum = (1..self.len())
+                .fold(given(0, at), |sum, rank| operator.combine(sum, given(rank, at)));
+            // SAFETY: the place has such an element, and lies in this PE's segment. Source and
+            // destination are the same elements or apart, so this member's later elements stay.
+            unsafe { shm::copy(into.wrapping_add(at), (&raw const sum).cast(), size_of::<T>()) };
+        }
+        std::mem::forget(unwound);
+        Ok(())
+    }
+
+    /// Sends all members what is in `from`, and awaits theirs. Gives the addresses of `from` and `to`
+    /// besides.
+    fn exchange_lines(
+        &self,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Quick<(Lines, *const u8, *mut u8)> {
+        self.check_places(to, from)?;
+        self.note_call(from.bytes);
+        let step = self.step(true)?;
+        self.notify(step, 0..self.len(), |_| from)?;
+        self.meet(step)?;
+        Ok((self.lines(step), self.here(from), self.here(to)))
+    }
+
+    /// Reductions and scans of any kind.
+    ///
+    /// # Safety
+    /// As for [`combine_values`](Self::combine_values).
+    #[inline(never)]
+    unsafe fn combine_any<T: Copy>(
+        &self,
+        operator: impl Operator<T>,
+        goal: Goal,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Quick<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
             // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64
             // bytes, private and apart.
@@ -234,8 +306,10 @@ impl Team {
         };
         let elements =
             Elements { size: size_of::<T>(), combine: &combine, numbers: operator.numbers() };
-        let _whole = NoPanic(self);
-        self.combine(&elements, goal, to, from)
+        let unwound = NoPanic(self);
+        let combined = self.combine(&elements, goal, to, from);
+        std::mem::forget(unwound);
+        combined
     }
 
     /// Reductions and scans between places, for front ends. *Collective.*

@@ -28,6 +28,8 @@ pub(crate) struct Pe {
     pid: AtomicU32,
     npes: usize,
     control: Arc<Control>,
+    /// Address of this PE's own segment.
+    own: Segment,
     /// Address of each PE's mapped segment; null for a far PE. Empty if all are far.
     near: Box<[Segment]>,
     /// Whether another PE's segment is mapped.
@@ -102,6 +104,7 @@ impl Pe {
         let near_peers = (0..near.len()).any(|pe| pe != me && !near[pe].0.is_null());
         let pe = Pe {
             me,
+            own: Segment(control.mapping().at(geometry.segment(me))),
             pid: AtomicU32::new(std::process::id()),
             npes,
             checked: false,
@@ -362,7 +365,8 @@ impl Pe {
     /// Address of byte `offset` of this PE's own segment, for local reads and writes.
     #[inline]
     pub(crate) fn local(&self, offset: u64) -> *mut u8 {
-        self.control.mapping().at(self.control.geometry().segment(self.me) + offset)
+        debug_assert!(offset <= self.control.geometry().segment_stride);
+        self.own.0.wrapping_add(offset as usize)
     }
 
     /// Wakes `target` if it sleeps: called after a signal.

@@ -117,7 +117,7 @@ impl Team {
             slot,
             slots_left,
             barrier,
-            steps: Steps::new(members.len(), forced),
+            steps: Steps::new(pe, &members, rank, slot, forced),
             proposals: AtomicUsize::new(0),
             forced,
             members,

@@ -28,6 +28,7 @@ impl SymmetricRange {
     }
 
     /// Whether the ranges have a byte in common.
+    #[inline]
     pub fn overlaps(self, other: SymmetricRange) -> bool {
         let (ends, other_ends) =
             (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
@@ -35,6 +36,7 @@ impl SymmetricRange {
     }
 
     /// Whether the ranges are equal, or have no byte in common.
+    #[inline]
     pub fn is_apart(self, other: SymmetricRange) -> bool {
         self.offset == other.offset && self.bytes == other.bytes || !self.overlaps(other)
     }
@@ -43,6 +45,7 @@ impl SymmetricRange {
 /// Copies that collectives are built of.
 impl Team {
     /// Address of a place in this PE's own segment.
+    #[inline]
     pub(crate) fn here(&self, place: SymmetricRange) -> *mut u8 {
         self.pe().local(place.offset)
     }

@@ -83,6 +83,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Steps {
     /// Whether messages go by lines; else, barriers take their place.
     lines: bool,
+    /// The other members, where all are mapped here and messages go by lines.
+    near: Option<Box<[NearMember]>>,
+    /// Whether data that fit a line go by it, and nothing has to be asked or noted before.
+    by_shortest: bool,
     /// Set while a thread waits in a step.
     waiting: AtomicBool,
     begun: AtomicU64,
@@ -94,10 +98,41 @@ pub(crate) struct Steps {
     back: AtomicBool,
 }
 
+/// Another member whose memory is mapped here: this member's line for the first turn there.
+struct NearMember {
+    rank: usize,
+    line: *mut u8,
+}
+
+// SAFETY: an address in a mapping that the team keeps, used only through `crate::base::shm`.
+unsafe impl Send for NearMember {}
+// SAFETY: as above.
+unsafe impl Sync for NearMember {}
+
+impl NearMember {
+    /// All other members of a team, if their memory is mapped here.
+    fn all(pe: &Pe, members: &[usize], me: usize, slot: usize) -> Option<Box<[Self]>> {
+        let others = members.iter().enumerate().filter(|&(rank, _)| rank != me);
+        let line = |member| pe.route(member, line_at(slot, me, 0)).mapped();
+        others.map(|(rank, &member)| Some(NearMember { rank, line: line(member)? })).collect()
+    }
+}
+
 impl Steps {
-    pub(crate) fn new(members: usize, forced: Option<Forced>) -> Self {
+    /// The counters of a team in `slot`, of which this PE is the member with rank `me`.
+    pub(crate) fn new(
+        pe: &Pe,
+        members: &[usize],
+        me: usize,
+        slot: usize,
+        forced: Option<Forced>,
+    ) -> Self {
+        let lines = Team::has_lines(members.len(), forced);
+        let near = NearMember::all(pe, members, me, slot).filter(|_| lines);
         Steps {
-            lines: Team::has_lines(members, forced),
+            lines,
+            by_shortest: near.is_some() && forced.is_none() && !pe.is_checked(),
+            near,
             waiting: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             met: AtomicU64::new(0),
@@ -117,6 +152,19 @@ impl Steps {
     pub(crate) fn are_lines(&self) -> bool {
         self.lines
     }
+
+    /// Whether so many bytes of each member go by lines between near members, and nothing has to be
+    /// asked, checked or noted before.
+    #[inline(always)]
+    pub(crate) fn is_short(&self, bytes: usize) -> bool {
+        self.by_shortest && bytes <= LINE
+    }
+}
+
+/// Offset in a segment of one of the lines of a team's slot.
+#[inline]
+fn line_at(slot: usize, line: usize, turn: usize) -> u64 {
+    Pe::lines(slot) + ((line * TURNS + turn) * size_of::<StepLine>()) as u64
 }
 
 /// A step of a team.
@@ -125,6 +173,17 @@ pub(crate) struct Step {
     number: u64,
     turn: usize,
     meeting: bool,
+}
+
+/// The messages of all members in a step.
+pub(crate) struct Lines(*const u8);
+
+impl Lines {
+    /// Address of a member's message.
+    #[inline]
+    pub(crate) fn of(&self, rank: usize) -> *const u8 {
+        self.0.wrapping_add(rank * TURNS * size_of::<StepLine>())
+    }
 }
 
 /// The bytes of a message that only says that its sender has come: none.
@@ -141,6 +200,7 @@ impl Team {
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) where members have to meet first.
+    #[inline(always)]
     pub(crate) fn step(&self, meeting: bool) -> Quick<Step> {
         if let Some(error) = ending::refusal(self.pe()) {
             return Err(error.into());
@@ -170,6 +230,10 @@ impl Team {
     ) -> Quick<()> {
         if !self.steps().lines {
             return if step.meeting { Ok(()) } else { self.pass_barrier() };
+        }
+        if let (Some(near), None) = (&self.steps().near, self.copies()) {
+            self.notify_near(step, near, ranks, what);
+            return Ok(());
         }
         let (me, pe) = (self.rank(), self.pe());
         let offset = self.line_at(step, me);
@@ -203,6 +267,31 @@ impl Team {
             pe.wake_all(others().map(|rank| self.members()[rank]));
         }
         Ok(())
+    }
+
+    /// [`notify`](Self::notify) where all members' memory is mapped here.
+    #[inline(always)]
+    fn notify_near(
+        &self,
+        step: Step,
+        near: &[NearMember],
+        ranks: Range<usize>,
+        what: impl Fn(usize) -> SymmetricRange,
+    ) {
+        let others = || near.iter().filter(|other| ranks.contains(&other.rank));
+        for other in others() {
+            let (place, line) = (what(other.rank), other.line.cast::<StepLine>());
+            debug_assert!(place.bytes <= LINE);
+            let line = line.wrapping_add(step.turn);
+            let number = line.wrapping_byte_add(offset_of!(StepLine, number)).cast::<u64>();
+            // SAFETY: the place lies in this PE's segment; the line, which has room for `LINE`
+            // bytes, in the member's. They do not overlap.
+            unsafe {
+                shm::copy(line.cast(), self.here(place), place.bytes);
+                shm::store(number, step.number);
+            }
+        }
+        self.pe().wake_all(others().map(|other| self.members()[other.rank]));
     }
 
     /// Puts data into `to` of members through a fabric, and notifies each after its put. Begins
@@ -347,8 +436,9 @@ impl Team {
 
     /// Offset in a segment of one of the lines by which members notify the segment's owner: that of
     /// a rank, unless the step numbers the lines otherwise.
+    #[inline]
     fn line_at(&self, step: Step, line: usize) -> u64 {
-        Pe::lines(self.slot()) + ((line * TURNS + step.turn) * size_of::<StepLine>()) as u64
+        line_at(self.slot(), line, step.turn)
     }
 
     /// The number in a line of a member.
@@ -360,6 +450,11 @@ impl Team {
     /// Address of a member's message to this one.
     pub(crate) fn line(&self, step: Step, rank: usize) -> *const u8 {
         self.pe().local(self.line_at(step, rank))
+    }
+
+    /// The messages of all members to this one.
+    pub(crate) fn lines(&self, step: Step) -> Lines {
+        Lines(self.line(step, 0))
     }
 
     /// Whether a member's message has come; true for this member itself.
@@ -419,6 +514,7 @@ impl Team {
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all messages have come;
     /// [`Misuse`](Error::Misuse) when another thread waits in a step.
+    #[inline]
     pub(crate) fn await_from(&self, step: Step, ranks: Range<usize>) -> Quick<()> {
         if !self.steps().lines {
             return self.pass_barrier();
@@ -502,6 +598,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`await_from`](Self::await_from).
+    #[inline]
     pub(crate) fn meet(&self, step: Step) -> Quick<()> {
         self.await_from(step, 0..self.len())?;
         // A barrier counts itself.

@@ -303,6 +303,9 @@ trait Phases {
     fn bells(&self) -> Option<Bells> {
         None
     }
+    /// Asks for what [`arrive`](Self::arrive) will write, in a call that does little before that.
+    #[inline(always)]
+    fn prepare(&self) {}
     /// Announces this PE's arrival at `phase`.
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
     /// Whether the network has [`step`](Self::step) as one operation.
@@ -652,11 +655,14 @@ impl Barrier {
     #[inline(always)]
     pub(crate) fn pass(&self) -> Quick<()> {
         let passed = self.exclusively(|| {
-            by_way!(self, way => match self.pass_by_errand(way) {
-                Some(passed) => passed,
-                None => {
-                    self.next(way)?;
-                    self.finish(way, Patience::Forever)
+            by_way!(self, way => {
+                way.prepare();
+                match self.pass_by_errand(way) {
+                    Some(passed) => passed,
+                    None => {
+                        self.next(way)?;
+                        self.finish(way, Patience::Forever)
+                    }
                 }
             })
         });
