@@ -7,6 +7,7 @@ use memonet_control::events::listen;
 use memonet_sim::{Error, Ps, Waiting};
 
 use super::super::machine::{News, ONE_THREAD, Simulation};
+use super::super::spawn::Extras;
 use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor};
@@ -27,10 +28,10 @@ impl Supervisor {
     pub(super) fn serve_engine(&mut self, starts: &mut Starts<'_>) -> Result<()> {
         while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
             match news {
-                News::Start(pe, done) => {
+                News::Start(pe, cpus, done) => {
                     let starting = self.processes.phase.starts();
                     if starting {
-                        self.start(pe, starts)?;
+                        self.start(pe, starts, &Extras { cpus, ..Extras::default() })?;
                     }
                     let _ = done.send(starting);
                 }
