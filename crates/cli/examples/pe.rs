@@ -567,7 +567,7 @@ fn bereave(victim: usize) -> Result<()> {
         stat.rsplit_once(") ").expect("a name in brackets").1.starts_with('S')
     };
     while !others.iter().all(sleeps) {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(10));
     }
     // SAFETY: sends a signal to this process; no pointers.
     unsafe { libc::raise(libc::SIGKILL) };
@@ -599,7 +599,7 @@ fn end() -> Result<()> {
         let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
         let began = Instant::now();
         while others.iter().any(is_there) && began.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(10));
         }
         println!("{} others are left", others.iter().filter(|pid| is_there(pid)).count());
     }
@@ -636,7 +636,7 @@ fn interrupts() -> Result<()> {
     let pe = std::env::var("MEMONET_PE").expect("started by memonet run");
     std::fs::write(format!("ready{pe}"), "").expect("a file");
     while COUNT.load(Ordering::Relaxed) == 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(10));
     }
     // Time for a second one, if there were one.
     std::thread::sleep(Duration::from_millis(200));

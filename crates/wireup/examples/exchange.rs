@@ -65,7 +65,7 @@ fn meet_by(file: &str, size: u32, limit: Duration) -> Result<()> {
         if Instant::now() > end {
             return Err("some have not ended their sessions".into());
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
