@@ -264,8 +264,8 @@ impl Team {
         Ok(())
     }
 
-    /// Sends all members what is in `from`, and awaits theirs. Gives the addresses of `from` and `to`
-    /// besides.
+    /// Sends all members what is in `from`, and awaits theirs. Gives the addresses of `from` and
+    /// `to` besides.
     fn exchange_lines(
         &self,
         to: SymmetricRange,
