@@ -115,14 +115,13 @@ pub struct Turn {
 
 /// Starts processes, gives them CPUs, and passes on their output.
 pub trait Launcher {
+    /// Starts PE `pe`. PEs are started in order, from 0 on. False, when the PE will never run.
+    fn start(&self, pe: usize) -> bool;
+
     /// So many PEs are about to run at once. Gives the number of CPUs for them.
     fn begin(&self, at_once: usize) -> usize;
 
-    /// Starts PE `pe`, which runs as number `number` of those. PEs are started in order, from 0 on.
-    /// False, when the PE will never run.
-    fn start(&self, pe: usize, number: usize) -> bool;
-
-    /// PE `pe`, which sleeps, runs as number `number` of those.
+    /// PE `pe`, which sleeps or has just been started, runs as number `number` of those.
     fn place(&self, pe: usize, number: usize);
 
     /// All of those have run. Passes on what is withheld of other PEs.
@@ -352,7 +351,8 @@ impl Process<'_> {
         let Shared { launcher, passages, .. } = *self.shared;
         if self.stage == Stage::New {
             self.stage = Stage::Started;
-            let starts = launcher.start(self.pe(), number);
+            let starts = launcher.start(self.pe());
+            launcher.place(self.pe(), number);
             return starts.then_some(()).ok_or(Ran::Ended);
         }
         launcher.place(self.pe(), number);

@@ -21,7 +21,6 @@ use memonet_core::unstable::launch::JobFile;
 use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::process::Pid;
-use rustix::thread::CpuSet;
 
 use super::seats::Seats;
 use super::spec::Simulated;
@@ -64,9 +63,8 @@ struct Seen {
 
 /// A request of the engine to the main thread. The engine waits for the answer.
 pub enum News {
-    /// Start this PE on these CPUs, or on those of the binding. The answer says whether it was
-    /// started.
-    Start(usize, Option<CpuSet>, Sender<bool>),
+    /// Start this PE. The answer says whether it was started.
+    Start(usize, Sender<bool>),
     /// Read the output of this PE.
     PassOn(usize, Sender<()>),
     /// The last one: the engine has ended with this result. Whether a PE has called its NIC.
@@ -141,9 +139,8 @@ impl Drop for Main {
 }
 
 impl Launcher for Main {
-    fn start(&self, pe: usize, number: usize) -> bool {
-        let cpus = self.seats.borrow_mut().start(pe, number);
-        self.ask(|answer| News::Start(pe, cpus, answer)).unwrap_or(false)
+    fn start(&self, pe: usize) -> bool {
+        self.ask(|answer| News::Start(pe, answer)).unwrap_or(false)
     }
 
     fn begin(&self, at_once: usize) -> usize {

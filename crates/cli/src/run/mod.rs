@@ -195,8 +195,7 @@ fn start_here(spec: Spec) -> Result<Outcome> {
             supervisor.job().keep_asking();
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.of_machine())?)?
         }
-        None => (0..npes)
-            .try_for_each(|pe| supervisor.start(pe, &mut starts, &spawn::Extras::default()))?,
+        None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let (mut outcome, fates) = supervisor.watch(&mut starts)?;

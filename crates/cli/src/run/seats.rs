@@ -19,7 +19,7 @@ const START: Duration = Duration::from_millis(1);
 pub struct Seats {
     /// The CPUs. The first is the machine's; none, where PEs are not bound.
     cpus: Vec<usize>,
-    /// Number of each PE's CPU in that list.
+    /// Number of each PE's CPU in that list. PEs begin on the first.
     of_pe: Vec<usize>,
     /// PEs that run at once, and the number of CPUs that they are spread over.
     at_once: usize,
@@ -65,20 +65,13 @@ impl Seats {
         self.over - 1 - number * self.over / self.at_once
     }
 
-    /// The CPU on which PE `pe` begins, if it is bound, as number `number` of these. Successive PEs
-    /// begin on different CPUs: each is started when the one before has begun.
-    pub fn start(&mut self, pe: usize, number: usize) -> Option<CpuSet> {
-        let seat = self.over - 1 - number % self.over;
-        let cpu = *self.cpus.get(seat)?;
-        self.of_pe.resize(self.of_pe.len().max(pe + 1), 0);
-        self.of_pe[pe] = seat;
-        Some(only(cpu))
-    }
-
     /// Gives the CPU of number `number` of these PEs to PE `pe`.
     pub fn place(&mut self, pe: usize, number: usize, pid: impl FnOnce() -> Option<Pid>) {
         if self.cpus.len() < 2 {
             return;
+        }
+        if self.of_pe.len() <= pe {
+            self.of_pe.resize(pe + 1, 0);
         }
         let seat = self.seat(number);
         if self.of_pe[pe] == seat {
@@ -135,20 +128,8 @@ mod tests {
         for cpus in [vec![], vec![1]] {
             let mut few = Seats::new(cpus);
             few.begin(8);
-            assert_eq!(few.start(3, 3).is_none(), few.cpus.is_empty());
             few.place(3, 3, || unreachable!("nobody is moved"));
         }
-    }
-
-    #[test]
-    fn successive_pes_begin_on_different_cpus() {
-        let mut two = Seats::new(vec![5, 7]);
-        two.begin(4);
-        let cpus: Vec<_> = (0..4).map(|pe| two.start(pe, pe)).collect();
-        assert_eq!(cpus, [7, 5, 7, 5].map(|cpu| Some(only(cpu))));
-        two.place(0, 0, || unreachable!("it is there"));
-        two.begin(1);
-        assert_eq!(two.start(4, 0), Some(only(5)));
     }
 
     #[test]

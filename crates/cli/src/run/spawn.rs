@@ -35,11 +35,9 @@ pub struct Child {
     pub stderr: OwnedFd,
 }
 
-/// What a PE gets besides the job's memory, in a job on several hosts or on a simulated machine.
+/// What a PE inherits besides the job's memory, in a job on several hosts.
 #[derive(Default)]
 pub struct Extras {
-    /// The CPUs that it may use, where they are not those of the binding.
-    pub cpus: Option<CpuSet>,
     /// Where the PE asks its agent for sockets.
     pub seat: Option<OwnedFd>,
     /// Standard input, where it is not that of this process.
@@ -136,7 +134,7 @@ impl Spawner {
             stdout: stdout_of_child.as_raw_fd(),
             stderr: stderr_of_child.as_raw_fd(),
             parent: self.parent,
-            cpus: extras.cpus.or(cpus).as_ref().map_or(ptr::null(), ptr::from_ref),
+            cpus: cpus.as_ref().map_or(ptr::null(), ptr::from_ref),
             mask: &self.mask,
             to_reset: &self.to_reset,
             nofile: &self.nofile,

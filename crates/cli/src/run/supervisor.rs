@@ -108,8 +108,8 @@ impl Supervisor {
     }
 
     /// Starts the next PE, which is `pe`, and takes charge of it.
-    pub fn start(&mut self, pe: usize, starts: &mut Starts<'_>, extras: &Extras) -> Result<()> {
-        let (child, program) = starts.start(pe, self.processes.job(), extras)?;
+    pub fn start(&mut self, pe: usize, starts: &mut Starts<'_>) -> Result<()> {
+        let (child, program) = starts.start(pe, self.processes.job(), &Extras::default())?;
         let Child { pid, pidfd, stdout, stderr } = child;
         if let Some(simulation) = &self.simulation {
             simulation.started(pid, &stdout, &stderr);

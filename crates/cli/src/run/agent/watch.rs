@@ -100,7 +100,7 @@ impl Started {
         starts: &mut Starts,
         job: &JobFile,
     ) -> Result<Child> {
-        let mut extras = Extras { seat: Some(seat), ..Extras::default() };
+        let mut extras = Extras { seat: Some(seat), stdin: None };
         if pe == 0 {
             let (pipe, stdin) = Input::new()?;
             (self.input, extras.stdin) = (Some(pipe), Some(stdin));

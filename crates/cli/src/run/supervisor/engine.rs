@@ -7,7 +7,6 @@ use memonet_control::events::listen;
 use memonet_sim::{Error, Ps, Waiting};
 
 use super::super::machine::{News, ONE_THREAD, Simulation};
-use super::super::spawn::Extras;
 use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor};
@@ -28,10 +27,10 @@ impl Supervisor {
     pub(super) fn serve_engine(&mut self, starts: &mut Starts<'_>) -> Result<()> {
         while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
             match news {
-                News::Start(pe, cpus, done) => {
+                News::Start(pe, done) => {
                     let starting = self.processes.phase.starts();
                     if starting {
-                        self.start(pe, starts, &Extras { cpus, ..Extras::default() })?;
+                        self.start(pe, starts)?;
                     }
                     let _ = done.send(starting);
                 }
