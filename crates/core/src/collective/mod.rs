@@ -347,6 +347,24 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
+    /// An operator that panics at the second element leaves the destination as it was.
+    #[test]
+    fn nothing_is_written_before_all_is_combined() {
+        Job::threads(2, |job| {
+            let window = job.window::<u64>(4).unwrap();
+            window.write_from(0, &[1, 2, 7, 7]);
+            let (from, to) = (window.span(0..2).unwrap(), window.span(2..4).unwrap());
+            let operator = By(|a: u64, b: u64| if a == 2 { panic!("at 2") } else { a + b });
+            let call = || job.world().all_reduce_into(operator, to, from);
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err());
+            assert_eq!(window.to_vec(), [1, 2, 7, 7]);
+            let next = job.world().all_reduce_into(Sum, to, from);
+            assert!(matches!(next, Err(Error::Misuse { .. })), "{next:?}");
+            std::mem::forget(window);
+        })
+        .unwrap();
+    }
+
     /// A place beyond the end stands for one of a job with larger segments.
     #[test]
     fn places_beyond_the_segment() {

@@ -242,6 +242,8 @@ impl Team {
     ) -> Quick<()> {
         let (lines, here, into) = self.exchange_lines(to, from)?;
         let me = self.rank();
+        let mut sums = MaybeUninit::<super::Aligned>::uninit();
+        let sums = sums.as_mut_ptr().cast::<u8>();
         let given = |rank: usize, at: usize| {
             let all = if rank == me { here } else { lines.of(rank) };
             let mut element = MaybeUninit::<T>::uninit();
@@ -256,11 +258,13 @@ impl Team {
         for at in (0..from.bytes).step_by(size_of::<T>()) {
             let sum = (1..self.len())
                 .fold(given(0, at), |sum, rank| operator.combine(sum, given(rank, at)));
-            // SAFETY: the place has such an element, and lies in this PE's segment. Source and
-            // destination are the same elements or apart, so this member's later elements stay.
-            unsafe { shm::copy(into.wrapping_add(at), (&raw const sum).cast(), size_of::<T>()) };
+            // SAFETY: the block is private, and longer than a line.
+            unsafe { sums.add(at).cast::<T>().write_unaligned(sum) };
         }
         std::mem::forget(unwound);
+        // SAFETY: the place lies in this PE's segment. It is as long as the elements, all of which
+        // have been written above.
+        unsafe { shm::copy(into, sums, from.bytes) };
         Ok(())
     }
 
