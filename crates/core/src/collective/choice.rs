@@ -137,9 +137,8 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// The bytes that one member gives another, where those of a line can be sent with the
-    /// notification.
-    fn least(self) -> Option<usize> {
+    /// The bytes that one member gives another, where a notification can carry them.
+    fn each(self) -> Option<usize> {
         match self {
             Call::Broadcast { bytes: each }
             | Call::Scatter { each, .. }
@@ -260,16 +259,15 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
 }
 
 impl Team {
-    /// Whether a call in which a member gives another so many bytes goes by lines, as
-    /// [`choose`](Self::choose) would say, and nobody is to be told. The shortest calls ask for no
-    /// other facts.
+    /// Whether a call in which a member gives another so many bytes goes by lines without another
+    /// question: [`choose`](Self::choose) says the same, and logs nothing.
     #[inline(always)]
     pub(super) fn goes_by_lines(&self, bytes: usize) -> bool {
         self.steps().is_short(bytes) && !is_on(Level::Debug)
     }
 
     pub(super) fn choose(&self, call: Call) -> Algorithm {
-        let algorithm = match call.least() {
+        let algorithm = match call.each() {
             Some(bytes) if self.steps().is_short(bytes) => Algorithm::Line,
             _ => choose(call, &self.facts()),
         };
@@ -407,7 +405,7 @@ mod tests {
                 Call::Strided { all: each },
                 Call::Collect,
             ] {
-                let fits = call.least().is_some_and(|bytes| bytes <= LINE);
+                let fits = call.each().is_some_and(|bytes| bytes <= LINE);
                 assert_eq!(fits, choose(call, &NEAR) == Algorithm::Line, "{call:?}");
             }
         }

@@ -365,7 +365,8 @@ impl Pe {
     /// Address of byte `offset` of this PE's own segment, for local reads and writes.
     #[inline]
     pub(crate) fn local(&self, offset: u64) -> *mut u8 {
-        debug_assert!(offset <= self.control.geometry().segment_stride);
+        let end = self.control.geometry().segment_stride;
+        assert!(offset <= end, "offset {offset} is outside of a segment of {end} bytes");
         self.own.0.wrapping_add(offset as usize)
     }
 

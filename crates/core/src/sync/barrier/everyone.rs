@@ -37,8 +37,8 @@ impl Everyone {
 impl Phases for Everyone {
     const PASSIVE: bool = true;
 
-    /// PEs that come at once have each other's lines under way while they check and count: two took
-    /// a sixth less. Where one comes late, nothing is lost or gained.
+    /// PEs that come at once have each other's lines under way while they check and count: two on
+    /// far CPUs took a sixth less. Where one comes late, nothing is lost or gained.
     #[inline(always)]
     fn prepare(&self) {
         for other in &self.others {
