@@ -337,37 +337,36 @@ impl Parts {
         let route_bytes = self.network.switching.route_bytes;
         let Flight { packet, at, by, tail, ports: carried } = self.flights.get_mut(flight);
         let (place, by, tail, to, op) = (*at, *by, *tail, packet.to, packet.op);
-        let mut ports = match carried.pop() {
-            Some(port) => {
-                packet.wire_bytes -= route_bytes;
-                vec![port]
-            }
-            None => self.network.ports(switch, to),
-        };
-        if matches!(to, Destination::Multicast(_)) {
-            ports.retain(|&port| port != by);
+        let carried = carried.pop();
+        if carried.is_some() {
+            packet.wire_bytes -= route_bytes;
         }
-        let Some((&first, more)) = ports.split_first() else {
+        let wire_bytes = u64::from(packet.wire_bytes);
+        let (first, more) = match (carried, to) {
+            (None, Destination::Multicast(group)) => self.network.copied(switch, group, by),
+            (carried, to) => (carried.or_else(|| self.network.route(switch, to)), Vec::new()),
+        };
+        let Some(first) = first else {
             self.flights.take(flight);
             self.sent_nowhere(op, switch, to);
             return 0;
         };
-        let packet = self.flights.get_mut(flight).packet.clone();
-        let (start, each) =
-            self.network.copies(switch, leave, ports.len() as u64, u64::from(packet.wire_bytes));
+        let ports = 1 + more.len();
+        let (start, each) = self.network.copies(switch, leave, ports as u64, wire_bytes);
         if start == self.now && self.network.lanes.several() {
             // The arbiter must know of the packet at the moment at which the one before has left.
             self.depart(flight, first);
         } else {
             self.events.push(start, Event::Depart { flight, port: first });
         }
-        for (&port, number) in more.iter().zip(1..) {
+        for (port, number) in more.into_iter().zip(1..) {
             self.counts.copied += 1;
-            let copy = Flight { packet: packet.clone(), at: place, by, tail, ports: Vec::new() };
+            let packet = self.flights.get_mut(flight).packet.clone();
+            let copy = Flight { packet, at: place, by, tail, ports: Vec::new() };
             let flight = self.flights.put(copy);
             self.events.push(start + each * number, Event::Depart { flight, port });
         }
-        ports.len()
+        ports
     }
 
     /// A switch's table has no port for a packet. That is no error for a multicast packet that came

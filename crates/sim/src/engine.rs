@@ -492,7 +492,8 @@ impl<'a, P: Program> Engine<'a, P> {
                 State::Calling => ("the end of a call to its NIC".to_owned(), actor.at),
                 _ => return None,
             };
-            Some(Waiting { pe, what, since })
+            let looks = matches!(actor.state, State::Parked { .. });
+            Some(Waiting { pe, what, since, looks })
         };
         Error::Deadlock {
             at: self.world.now(),

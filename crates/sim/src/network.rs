@@ -433,14 +433,12 @@ impl Network {
         }
     }
 
-    /// The ports by which a switch sends on a packet, as its tables say.
-    pub(crate) fn ports(&self, switch: u32, to: Destination) -> Vec<u16> {
-        match to {
-            Destination::Multicast(group) => {
-                self.switches[switch as usize].multicast(group).to_vec()
-            }
-            to => self.route(switch, to).into_iter().collect(),
-        }
+    /// The ports by which a switch sends on a packet for a group that has come by the port `by`: the
+    /// first one, if there is any, and the others.
+    pub(crate) fn copied(&self, switch: u32, group: u16, by: u16) -> (Option<u16>, Vec<u16>) {
+        let ports = self.switches[switch as usize].multicast(group);
+        let mut others = ports.iter().copied().filter(|&port| port != by);
+        (others.next(), others.collect())
     }
 
     /// The port by which a switch sends on a packet for one node or switch, if its table has an

@@ -28,7 +28,7 @@ use crate::usage::Usage;
 use crate::world::World;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::hosted::{Ask, Asked, Came, Hosted, Offers, Passages};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Pace {
     pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
         self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
-        passages.nudge(pe);
+        passages.wake(pe);
     }
 
     fn begins(&self, pe: u32) {
@@ -121,14 +121,17 @@ pub trait Launcher {
     /// So many PEs are about to run at once. Gives the number of CPUs for them.
     fn begin(&self, at_once: usize) -> usize;
 
-    /// PE `pe`, which sleeps or has just been started, runs as number `number` of those.
+    /// PE `pe`, which sleeps, runs as number `number` of those.
     fn place(&self, pe: usize, number: usize);
+
+    /// Wakes these PEs, which run at once, and have got their turns while they slept.
+    fn wake(&self, pes: &[usize]);
 
     /// All of those have run. Passes on what is withheld of other PEs.
     fn end(&self, at_once: usize);
 
-    /// Passes on the output of PE `pe`, before that of the PEs after it.
-    fn pass_on(&self, pe: usize);
+    /// Passes on the output of these PEs, in this order, before that of the PEs after them.
+    fn pass_on(&self, pes: &[usize]);
 }
 
 /// The outcome of a run of processes.
@@ -168,7 +171,7 @@ pub fn run_processes(
         pace,
         at_once: options.at_once,
         offers: world.offers(),
-        ran_last: Cell::new(Pe(0)),
+        ran: RefCell::default(),
     };
     let process = |pe| Process {
         pe,
@@ -214,8 +217,8 @@ struct Shared<'a> {
     /// Whether PEs run at once that are ready at one moment.
     at_once: bool,
     offers: Offers,
-    /// The PE whose turn ended last.
-    ran_last: Cell<Pe>,
+    /// The PEs whose turns have ended since output was passed on, in order.
+    ran: RefCell<Vec<usize>>,
 }
 
 impl Shared<'_> {
@@ -226,34 +229,47 @@ impl Shared<'_> {
         pace.at_once.store(ready.len() as u32, Ordering::SeqCst);
         let share = ready.len().div_ceil(launcher.begin(ready.len()));
         pace.share.store(share as u32, Ordering::Relaxed);
-        let mut before = self.ran_last.get();
-        if ready != [before] {
-            launcher.pass_on(before.index());
+        match ready {
+            // What follows is its own output.
+            [pe] if *self.ran.borrow() == [pe.index()] => self.ran.borrow_mut().clear(),
+            // What one writes that runs alone is passed on at once.
+            [_] => self.pass_on(),
+            _ => {}
         }
-        let start = |(number, pe): (usize, &Pe)| processes[pe.index()].start_turn(number);
+        let mut asleep = Vec::new();
+        let start = |(number, pe): (usize, &Pe)| {
+            let sleeps = processes[pe.index()].start_turn(number)?;
+            asleep.extend(sleeps.then_some(pe.index()));
+            Ok(())
+        };
         let started: Vec<_> = ready.iter().enumerate().map(start).collect();
+        launcher.wake(&asleep);
         let mut all = Vec::with_capacity(ready.len());
         for ((number, &pe), started) in ready.iter().enumerate().zip(started) {
-            if number > 0 {
-                launcher.pass_on(before.index());
-            }
-            before = pe;
             if let Some(next) = ready.get(number + 1) {
                 passages.expect(next.index());
             }
             let process = &mut processes[pe.index()];
             all.push(started.and_then(|()| process.end_turn()).unwrap_or_else(|ran| ran));
+            self.ran.borrow_mut().push(pe.index());
             if let Some(Ran::Failed(_)) = all.last() {
                 break;
             }
         }
         if ready.len() > 1 {
-            launcher.pass_on(before.index());
+            self.pass_on();
         }
-        self.ran_last.set(before);
         pace.at_once.store(0, Ordering::SeqCst);
         launcher.end(ready.len());
         all
+    }
+
+    /// Passes on the output of the PEs whose turns have ended.
+    fn pass_on(&self) {
+        let ran = self.ran.take();
+        if !ran.is_empty() {
+            self.launcher.pass_on(&ran);
+        }
     }
 }
 
@@ -314,6 +330,11 @@ impl Process<'_> {
     /// Waits until the process has passed its turn, or never will.
     fn await_turn(&self) -> Result<(), Ran> {
         let Shared { passages, pace, .. } = *self.shared;
+        match passages.look(self.pe()) {
+            Came::Mine => return Ok(()),
+            // From now on, this PE's output is passed on as it comes.
+            _ => self.shared.pass_on(),
+        }
         pace.begins(self.pe);
         let came = loop {
             match passages.wait(self.pe()) {
@@ -346,21 +367,18 @@ impl Process<'_> {
         self.shared.passages.answer(self.pe(), self.now.to_duration(), made, answer);
     }
 
-    /// Lets the process run, as number `number` of those that do.
-    fn start_turn(&mut self, number: usize) -> Result<(), Ran> {
+    /// Lets the process run, as number `number` of those that do. Says whether it has to be woken.
+    fn start_turn(&mut self, number: usize) -> Result<bool, Ran> {
         let Shared { launcher, passages, .. } = *self.shared;
         if self.stage == Stage::New {
             self.stage = Stage::Started;
-            let starts = launcher.start(self.pe());
-            launcher.place(self.pe(), number);
-            return starts.then_some(()).ok_or(Ran::Ended);
+            return launcher.start(self.pe()).then_some(false).ok_or(Ran::Ended);
         }
         launcher.place(self.pe(), number);
-        match passages.pass(self.pe()) {
-            true => Ok(()),
-            false if passages.has_ended(self.pe()) => Err(Ran::Ended),
-            false => Err(self.out_of_turn()),
-        }
+        passages.give(self.pe()).ok_or_else(|| match passages.has_ended(self.pe()) {
+            true => Ran::Ended,
+            false => self.out_of_turn(),
+        })
     }
 
     /// Waits until the process has passed its turn, and takes what it asks.

@@ -24,6 +24,7 @@ use rustix::process::Pid;
 
 use super::seats::Seats;
 use super::spec::Simulated;
+use super::wakers::Wakers;
 use super::wakeup::Wakeup;
 use crate::unpoisoned::unpoisoned;
 
@@ -65,8 +66,8 @@ struct Seen {
 pub enum News {
     /// Start this PE. The answer says whether it was started.
     Start(usize, Sender<bool>),
-    /// Read the output of this PE.
-    PassOn(usize, Sender<()>),
+    /// Read the output of these PEs, in this order.
+    PassOn(Vec<usize>, Sender<()>),
     /// The last one: the engine has ended with this result. Whether a PE has called its NIC.
     Ended(Result<bool>),
 }
@@ -95,19 +96,22 @@ impl Started {
         withheld.map(|(pe, _)| pe).collect()
     }
 
-    /// Whether this PE has output that is to be passed on.
-    fn wait(&self, pe: usize) -> bool {
+    /// Those of these PEs that have output that is to be passed on.
+    fn with_output(&self, pes: &[usize]) -> Vec<usize> {
         let mut all = unpoisoned(self.0.lock());
-        let Some(process) = all.get_mut(pe) else { return false };
-        if std::mem::take(&mut process.is_withheld) {
-            return true;
-        }
-        let mut polled =
-            process.output.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-        // SAFETY: two pollfd on this stack frame. The call changes nothing about the descriptors.
+        // The call looks at no descriptor below 0.
+        let outputs = pes.iter().flat_map(|&pe| all.get(pe).map_or([-1; 2], |it| it.output));
+        let mut polled: Vec<_> =
+            outputs.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+        // SAFETY: so many pollfd are in the vector. The call changes nothing about the descriptors.
         // If one was closed meanwhile, poll says so; if its number stands for another file by now,
         // the launcher reads once too often.
-        unsafe { libc::poll(polled.as_mut_ptr(), 2, 0) > 0 }
+        let done = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
+        let has_output = |&(&pe, polled): &(&usize, &[libc::pollfd])| {
+            let withheld = all.get_mut(pe).is_some_and(|it| std::mem::take(&mut it.is_withheld));
+            withheld || done < 0 || polled.iter().any(|polled| polled.revents != 0)
+        };
+        pes.iter().zip(polled.chunks_exact(2)).filter(has_output).map(|(&pe, _)| pe).collect()
     }
 }
 
@@ -118,6 +122,7 @@ struct Main {
     news: Option<Sender<News>>,
     started: Arc<Started>,
     seats: RefCell<Seats>,
+    wakers: Wakers,
 }
 
 impl Main {
@@ -151,17 +156,24 @@ impl Launcher for Main {
         self.seats.borrow_mut().place(pe, number, || self.started.pid(pe));
     }
 
+    fn wake(&self, pes: &[usize]) {
+        let (here, there) = self.seats.borrow().by_cpu(pes);
+        there.into_iter().for_each(|(cpu, pes)| self.wakers.there(cpu, pes));
+        self.wakers.here(&here);
+    }
+
     fn end(&self, at_once: usize) {
         self.seats.borrow_mut().end(at_once);
         if at_once > 1 {
-            self.started.withheld().into_iter().for_each(|pe| self.pass_on(pe));
+            self.pass_on(&self.started.withheld());
         }
     }
 
-    fn pass_on(&self, pe: usize) {
-        if self.started.wait(pe) {
+    fn pass_on(&self, pes: &[usize]) {
+        let pes = self.started.with_output(pes);
+        if !pes.is_empty() {
             // Without an answer, the job is being ended.
-            let _ = self.ask(|answer| News::PassOn(pe, answer));
+            let _ = self.ask(|answer| News::PassOn(pes, answer));
         }
     }
 }
@@ -240,6 +252,7 @@ impl Plan {
             news: Some(sender),
             started: started.clone(),
             seats: RefCell::new(Seats::new(cpus)),
+            wakers: Wakers::new(passages.clone()),
         };
         let (of_engine, patience) = (passages.clone(), self.patience);
         let pace = Arc::new(Pace::default());
@@ -349,10 +362,10 @@ impl Simulation {
         withholds
     }
 
-    /// Has PEs that wait for their turn tell where their programs have called. One that is just
-    /// about to sleep may miss it: the caller repeats this.
-    pub fn ask_for_places(&self, npes: usize) {
-        (0..npes).for_each(|pe| self.passages.nudge(pe));
+    /// Has PEs that wait for their turn say what they wait for. One that is just about to sleep may
+    /// miss it: the caller repeats this.
+    pub fn ask(&self, npes: usize) {
+        (0..npes).for_each(|pe| self.passages.wake(pe));
     }
 
     /// Notifies the engine that a PE's process has ended. The job's memory says so already.
@@ -362,10 +375,10 @@ impl Simulation {
 }
 
 /// While this value lives, its thread may not read the cycle counter, like PEs.
-struct NoCycles(());
+pub struct NoCycles(());
 
 impl NoCycles {
-    fn begin() -> NoCycles {
+    pub fn begin() -> NoCycles {
         allow_cycles(libc::PR_TSC_SIGSEGV);
         NoCycles(())
     }

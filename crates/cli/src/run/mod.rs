@@ -48,6 +48,7 @@ mod trace;
 mod values;
 mod verdict;
 mod waits;
+mod wakers;
 mod wakeup;
 mod writer;
 

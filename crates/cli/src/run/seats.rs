@@ -2,7 +2,9 @@
 //!
 //! A PE that runs alone runs on the machine's CPU, as a hand-over to another CPU takes several
 //! times as long. PEs that run at once are spread over all CPUs, if that saves more than it takes.
+//! In its first turn, a PE is not bound: the kernel spreads those that start.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use memonet_core::unstable::launch::available_cpus;
@@ -19,8 +21,8 @@ const START: Duration = Duration::from_millis(1);
 pub struct Seats {
     /// The CPUs. The first is the machine's; none, where PEs are not bound.
     cpus: Vec<usize>,
-    /// Number of each PE's CPU in that list. PEs begin on the first.
-    of_pe: Vec<usize>,
+    /// Number of each PE's CPU in that list; none, while it is not bound.
+    of_pe: Vec<Option<usize>>,
     /// PEs that run at once, and the number of CPUs that they are spread over.
     at_once: usize,
     over: usize,
@@ -37,7 +39,7 @@ impl Seats {
 
     /// Binds the calling thread to the machine's CPU.
     pub fn bind_machine(&self) -> Result<()> {
-        self.cpus.first().map_or(Ok(()), |&cpu| sched_setaffinity(None, &only(cpu)))
+        self.cpus.first().map_or(Ok(()), |&cpu| bind(None, cpu))
     }
 
     /// So many PEs are about to run at once. Gives the number of CPUs for them.
@@ -71,17 +73,29 @@ impl Seats {
             return;
         }
         if self.of_pe.len() <= pe {
-            self.of_pe.resize(pe + 1, 0);
+            self.of_pe.resize(pe + 1, None);
         }
         let seat = self.seat(number);
-        if self.of_pe[pe] == seat {
+        if self.of_pe[pe] == Some(seat) {
             return;
         }
         let Some(pid) = pid() else { return };
         // One that has just been killed cannot be placed, and needs no place.
-        if sched_setaffinity(Some(pid), &only(self.cpus[seat])).is_ok() {
-            self.of_pe[pe] = seat;
+        if bind(Some(pid), self.cpus[seat]).is_ok() {
+            self.of_pe[pe] = Some(seat);
         }
+    }
+
+    /// Those of these PEs that are on the machine's CPU or not bound, and the others by CPU.
+    pub fn by_cpu(&self, pes: &[usize]) -> (Vec<usize>, BTreeMap<usize, Vec<usize>>) {
+        let (mut here, mut there) = (Vec::new(), BTreeMap::<usize, Vec<usize>>::new());
+        for &pe in pes {
+            match self.of_pe.get(pe) {
+                Some(&Some(seat @ 1..)) => there.entry(self.cpus[seat]).or_default().push(pe),
+                _ => here.push(pe),
+            }
+        }
+        (here, there)
     }
 
     /// The PEs have run.
@@ -93,10 +107,11 @@ impl Seats {
     }
 }
 
-fn only(cpu: usize) -> CpuSet {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    set
+/// Binds a thread to a CPU; none: the caller.
+pub fn bind(thread: Option<Pid>, cpu: usize) -> Result<()> {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(thread, &only)
 }
 
 /// The time, by a system call: the engine's thread may not read the cycle counter.

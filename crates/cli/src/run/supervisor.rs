@@ -255,7 +255,7 @@ impl Supervisor {
         }
         let Some(question) = &mut self.question else { return };
         if let Some(simulation) = &self.simulation {
-            simulation.ask_for_places(self.processes.pes().len());
+            simulation.ask(self.processes.pes().len());
         }
         let records = self.records.as_deref().map(Records::file);
         let Some((mut answers, mut window)) = question.answers(&self.processes, records, now)

@@ -258,14 +258,20 @@ impl Passages {
         }
     }
 
+    /// Whether it is the machine's turn, without waiting for it.
+    pub fn look(&self, pe: usize) -> Came {
+        self.passage(pe).turn.look(Side::Machine)
+    }
+
     /// Whether PE `pe` has ended. Its process cannot fake this.
     pub fn has_ended(&self, pe: usize) -> bool {
         self.ended[pe].load(Ordering::Acquire)
     }
 
-    /// Wakes a thread that waits for PE `pe`, or PE `pe` while it waits for its turn, spuriously. A
-    /// PE that is woken so says where its program has called.
-    pub fn nudge(&self, pe: usize) {
+    /// Wakes PE `pe`, which has [got](Self::give) its turn while it slept. Otherwise this wakes a
+    /// thread that waits for PE `pe`, or PE `pe` while it waits for its turn, spuriously; such a PE
+    /// says what it waits for.
+    pub fn wake(&self, pe: usize) {
         self.passage(pe).turn.wake();
     }
 
@@ -324,7 +330,7 @@ impl Passages {
 
     /// Writes the answer for PE `pe`, whose time is `now`, after `made` of its questions: a number
     /// and bytes, or a refusal in words. Called in the machine's turn, before
-    /// [`pass`](Self::pass).
+    /// [`give`](Self::give).
     pub fn answer(
         &self,
         pe: usize,
@@ -346,10 +352,10 @@ impl Passages {
         );
     }
 
-    /// Ends the machine's turn, so that PE `pe` runs on with its answer; false when the machine
-    /// does not have the turn.
-    pub fn pass(&self, pe: usize) -> bool {
-        self.passage(pe).turn.pass(Side::Machine)
+    /// Ends the machine's turn, so that PE `pe` runs on with its answer. Says whether the PE sleeps
+    /// until somebody [wakes](Self::wake) it; nothing when the machine does not have the turn.
+    pub fn give(&self, pe: usize) -> Option<bool> {
+        self.passage(pe).turn.give(Side::Machine)
     }
 
     /// Records that PE `pe` has ended: [`wait`](Self::wait) says so from now on.

@@ -68,7 +68,7 @@ impl Process {
         // SAFETY: the caller promises the block, for each question.
         asks.iter().for_each(|&ask| unsafe { own.keep(ask, clock::computed(), block) });
         // SAFETY: as above.
-        let reply = unsafe { own.call(last, asks.len(), block, || self.tell_place()) };
+        let reply = unsafe { own.call(last, asks.len(), block, || self.tell()) };
         Self::resumed(reply)
     }
 
@@ -78,14 +78,14 @@ impl Process {
             return Ok(());
         }
         // SAFETY: a question that is kept takes no block.
-        let reply = unsafe { own.call(Ask::Fence, 0, null_mut(), || self.tell_place()) };
+        let reply = unsafe { own.call(Ask::Fence, 0, null_mut(), || self.tell()) };
         Self::resumed(reply).map(drop)
     }
 
-    /// The launcher has woken this thread to learn where the program has called.
+    /// The launcher has woken this thread to learn what it waits for.
     #[cold]
-    fn tell_place(&self) {
-        answer::tell_place(self.seat.control(), self.seat.pe());
+    fn tell(&self) {
+        answer::tell(self.seat.control(), self.seat.pe());
     }
 
     /// The process goes on with a reply.

@@ -12,7 +12,7 @@
 //!
 //! The side that sees the process end swaps in 2. Everything else takes two steps:
 //! [`pass`](Turn::pass) changes the word from one's own value to the other's by a compare-and-swap,
-//! and wakes if it has taken the bit away; [`wait`](Turn::wait) adds the bit to the other's value
+//! and wakes if it has taken the bit away, or has another thread of its side do so; [`wait`](Turn::wait) adds the bit to the other's value
 //! by a compare-and-swap, and sleeps in the kernel while the word has both.
 //!
 //! **I1.** *The two sides never touch request and reply at once.* Each side gives the turn only
@@ -104,8 +104,19 @@ impl Turn {
         unsafe { shm::compare_swap_sized(self.0.cast(), 4, old.into(), new.into()) as u32 }
     }
 
-    /// Ends the turn of `me`. Does nothing and gives false when `me` does not have the turn.
+    /// Ends the turn of `me`, and [wakes](Self::wake) the other side if it sleeps. Does nothing and
+    /// gives false when `me` does not have the turn.
     pub(crate) fn pass(self, me: Side) -> bool {
+        let given = self.give(me);
+        if given == Some(true) {
+            self.wake();
+        }
+        given.is_some()
+    }
+
+    /// Ends the turn of `me`. Says whether the other side sleeps: then the caller's side has to
+    /// [wake](Self::wake) it. Does nothing and gives nothing when `me` does not have the turn.
+    pub(crate) fn give(self, me: Side) -> Option<bool> {
         // I1, I2.
         let mut seen = self.read();
         for _ in 0..ATTEMPTS {
@@ -114,17 +125,14 @@ impl Turn {
             }
             let before = self.replace(seen, me.other() as u32);
             if before == seen {
-                if seen & SLEEPS != 0 {
-                    self.wake(); // I3
-                }
-                return true;
+                return Some(seen & SLEEPS != 0); // I3
             }
             seen = before;
         }
-        false
+        None
     }
 
-    fn look(self, me: Side) -> Came {
+    pub(crate) fn look(self, me: Side) -> Came {
         match self.read() {
             GONE => Came::Gone,
             seen if seen & !SLEEPS == me.other() as u32 => Came::Late,

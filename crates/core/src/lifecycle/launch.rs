@@ -236,7 +236,8 @@ impl JobFile {
         }
     }
 
-    /// Has all waits say what they are for before they are parked: those of a simulated machine.
+    /// Has all waits say what they are for whenever somebody wakes them: those of a simulated
+    /// machine.
     pub fn keep_asking(&self) -> NonZeroU32 {
         self.control.set_question(answer::STANDING);
         NonZeroU32::MAX

@@ -60,6 +60,27 @@ fn a_second_question_is_answered() {
     explore(5, are_answered(2));
 }
 
+/// The machine has another thread wake the process, if it sleeps.
+#[test]
+fn another_thread_wakes() {
+    explore(0, || {
+        let pe = pages();
+        let process = pe.clone();
+        let process = thread::spawn(move || {
+            assert!(turn(&process).pass(Side::Pe));
+            assert_eq!(await_turn(&process, Side::Pe), Came::Mine);
+            assert_eq!(read(&process, 1), 1);
+        });
+        assert_eq!(await_turn(&pe, Side::Machine), Came::Mine);
+        write(&pe, 1, 1);
+        if turn(&pe).give(Side::Machine).unwrap() {
+            let waker = pe.clone();
+            thread::spawn(move || turn(&waker).wake()).join().unwrap();
+        }
+        process.join().unwrap();
+    });
+}
+
 /// Whoever watches the process tells of its end while the machine waits, or works.
 #[test]
 fn an_end_ends_the_wait() {

@@ -20,9 +20,9 @@
 //!   question after the ring, as it sees a front end's [call](super::Attention); one that sleeps on
 //!   a bell of its barrier looks by itself within that time, and one that is awake checks between
 //!   its looks. In virtual time no PE looks while it is parked. There the question stands from the
-//!   start, and a PE reports before it parks, and takes the report back when its wait has ended. To
-//!   find the caller at each parking would cost too much, so the launcher wakes a parked process
-//!   for that, which then [tells the place](tell_place) and sleeps on: no virtual time passes.
+//!   start, and the launcher wakes parked processes, which then [tell](tell) and sleep on: no
+//!   virtual time passes. A PE takes its report back when its wait has ended. What a front end
+//!   knows of the caller is asked before, as its interpreter may wait for this call.
 //!   A call of a fabric that waits for a far PE by itself answers, too (`Seat::answer`).
 //! * A4: Without a question, a check costs one more load, of the cache line in which it looks for
 //!   departures. First looks are not touched.
@@ -34,6 +34,7 @@ use super::quit;
 use super::report::{Pes, Report};
 use super::{Awaited, Awaiting, Patience, Terms};
 use crate::base::clock::{cycles, monotonic_nanos};
+use crate::base::error::Result;
 use crate::base::layout::{REPORT_BYTES, REPORTS, Report as Place, ReportArea};
 use crate::base::shm;
 use crate::endpoint::callers;
@@ -41,7 +42,8 @@ use crate::endpoint::calls;
 use crate::endpoint::control::Control;
 use crate::endpoint::pe::Pe;
 use std::cell::Cell;
-use std::mem::offset_of;
+use std::mem::{offset_of, transmute};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// The question that stands for as long as the job lasts: that of simulated machines.
@@ -81,17 +83,19 @@ impl Born {
 thread_local! {
     /// The last question that this thread has answered.
     static ANSWERED: Cell<u32> = const { Cell::new(0) };
-    /// This thread's number in the kernel. On simulated machines each wait writes a report, and
-    /// would ask.
-    static THREAD: Cell<u32> =
-        Cell::new(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+    /// What this thread waits for while it is parked in virtual time. What it points to outlives
+    /// the parking, which is all the time that it is here.
+    static PARKED: Cell<Option<NonNull<dyn Fn() -> Report>>> = const { Cell::new(None) };
+    /// Whether this thread has told that.
+    static TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Answers the question, for a wait that has just looked in vain, unless this thread has.
 #[cold]
 #[inline(never)]
 pub(super) fn answer(pe: &Pe, terms: &Terms<'_>) {
-    give(pe.control(), pe.me(), || report(pe, terms, pe.waits().born.since(terms.since)));
+    let report = || report(pe, terms, pe.waits().born.since(terms.since), callers::place());
+    give(pe.control(), pe.me(), report);
 }
 
 /// Whether the launcher asks what waits are for, and this thread has not answered.
@@ -114,7 +118,7 @@ pub(crate) fn answer_for_peer(
     give(control, me, || Report {
         members: Some(Pes::of([peer])),
         outstanding: Some(outstanding.clone()),
-        ..begun(Awaited::Peer, now.saturating_sub(since), since)
+        ..begun(Awaited::Peer, now.saturating_sub(since), since, callers::place())
     });
 }
 
@@ -140,43 +144,61 @@ fn give(control: &Control, me: usize, report: impl Fn() -> Report) {
     }
 }
 
-/// A report that stands while its wait is parked in virtual time.
-pub(super) struct Published<'a>(&'a Pe);
-
-impl<'a> Published<'a> {
-    /// Publishes what this wait is for, which has lasted since `since`.
-    pub(super) fn new(pe: &'a Pe, terms: &Terms<'_>, since: Duration, now: Duration) -> Self {
-        let waited = now.saturating_sub(since).as_nanos() as u64;
-        let terms = Terms { since: since.as_nanos() as u64, ..*terms };
-        // One thread of a PE waits at a time.
-        write(nth(pe.control().reports(pe.me()), 0), STANDING, &report(pe, &terms, waited).write());
-        Published(pe)
+/// Parks this thread in virtual time, by `park`, in a wait that has lasted from `since` until `now`.
+/// Meanwhile the thread [tells](tell) what the wait is for, when it is woken for that. What it has
+/// told stands until the wait has ended; for ever where `park` fails, as the machine has ended then.
+pub(super) fn while_parked<R>(
+    pe: &Pe,
+    terms: &Terms<'_>,
+    since: Duration,
+    now: Duration,
+    park: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    if !is_asked(pe) {
+        return park();
     }
-}
-
-/// Adds the caller to the report that this PE has published, where it has no line. Called by the
-/// thread that waits, when somebody is to read the report.
-#[cold]
-pub(crate) fn tell_place(control: &Control, me: usize) {
-    let place = nth(control.reports(me), 0);
-    let published = read(place, STANDING).and_then(|bytes| Some((Report::read(&bytes)?, bytes)));
-    let Some((mut report, bytes)) = published else { return };
-    if !report.call.is_empty() && report.at.is_empty() && report.caller.is_none() {
-        report.caller = callers::instruction();
-        lengthen(place, bytes.len(), &report.write());
-    }
-}
-
-impl Drop for Published<'_> {
-    fn drop(&mut self) {
-        let place = nth(self.0.control().reports(self.0.me()), 0);
+    let waited = now.saturating_sub(since).as_nanos() as u64;
+    let terms = Terms { since: since.as_nanos() as u64, ..*terms };
+    let caller = callers::place();
+    let report: &dyn Fn() -> Report = &|| report(pe, &terms, waited, caller);
+    // SAFETY: only the lifetime changes. `_parked` takes the pointer back before `report` ends, and
+    // `tell` uses it in between.
+    let lasting = unsafe { transmute::<&dyn Fn() -> Report, &'static dyn Fn() -> Report>(report) };
+    PARKED.set(Some(NonNull::from(lasting)));
+    let _parked = Parked;
+    let parked = park();
+    if TOLD.get() && parked.is_ok() {
+        let place = nth(pe.control().reports(pe.me()), 0);
         // SAFETY: an aligned word of the PE's own place, in the mapping that the PE holds.
         unsafe { shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), 0u32) };
     }
+    parked
+}
+
+/// While this value lives, this thread is parked.
+struct Parked;
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        PARKED.set(None);
+        TOLD.set(false);
+    }
+}
+
+/// Tells what this thread waits for, if it is parked and has not told. Called by the thread when
+/// the launcher has woken it.
+#[cold]
+pub(crate) fn tell(control: &Control, me: usize) {
+    let Some(report) = PARKED.get().filter(|_| !TOLD.replace(true)) else { return };
+    // SAFETY: `while_parked` of this thread, which is below on its stack, holds the closure.
+    let report = unsafe { report.as_ref() }();
+    // One thread of a PE is parked at a time.
+    let place = nth(control.reports(me), 0);
+    write(place, STANDING, &Report { caller: callers::instruction(), ..report }.write());
 }
 
 /// What this thread waits for.
-fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
+fn report(pe: &Pe, terms: &Terms<'_>, waited: u64, caller: Option<&str>) -> Report {
     let awaiting = &terms.awaiting;
     let (done, missing) = parts(pe, awaiting);
     let mut report = Report {
@@ -185,7 +207,7 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
         members: awaiting.members().map(|members| Pes::of(members.iter().copied())),
         done,
         missing,
-        ..begun(awaiting.plain(), waited, terms.since)
+        ..begun(awaiting.plain(), waited, terms.since, caller)
     };
     match *awaiting {
         Awaiting::Word(look) | Awaiting::WordOf(_, look) => {
@@ -208,23 +230,22 @@ fn report(pe: &Pe, terms: &Terms<'_>, waited: u64) -> Report {
     report
 }
 
-/// A report that says no more than the call of this thread.
-fn begun(what: Awaited, waited: u64, begun: u64) -> Report {
+/// A report that says no more than the call of this thread, and the caller that a front end knows.
+fn begun(what: Awaited, waited: u64, begun: u64, caller: Option<&str>) -> Report {
     let call = calls::current();
     let place = |at: Option<&std::panic::Location<'_>>| match at {
         Some(at) if !callers::are_known() => shown(at),
         _ => String::new(),
     };
-    let caller = callers::place().map(str::to_owned);
     Report {
-        thread: THREAD.get(),
+        thread: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
         waited,
         begun,
         limited: false,
         simulated: false,
         what,
         call: call.as_ref().map_or_else(String::new, |call| call.name.to_owned()),
-        at: caller.unwrap_or_else(|| place(call.as_ref().and_then(|call| call.at))),
+        at: caller.map_or_else(|| place(call.as_ref().and_then(|call| call.at)), str::to_owned),
         caller: None,
         window: place(call.as_ref().and_then(|call| call.window)),
         team: call.and_then(|call| call.team).map(|team| (team.slot as u64, team.number)),

@@ -1,6 +1,6 @@
 //! A wait that the machine of this PE makes for it, with the steps around it.
 
-use super::answer::{self, Published};
+use super::answer;
 use super::limit::Patience;
 use super::{Terms, attention, until};
 use crate::base::error::Quick;
@@ -9,7 +9,7 @@ use crate::endpoint::errand::Step;
 use crate::endpoint::pe::Pe;
 
 /// Goes on an [errand](crate::endpoint::errand). Returns how many steps the machine has made;
-/// `None` where it makes none. What the steps wait for is published meanwhile, as by every wait.
+/// `None` where it makes none. Meanwhile this thread can tell what the steps wait for.
 pub(crate) fn run(pe: &Pe, terms: Terms<'_>, steps: &[Step]) -> Option<Quick<usize>> {
     let clock = pe.clock()?;
     clock.recall(false); // E2
@@ -18,12 +18,8 @@ pub(crate) fn run(pe: &Pe, terms: Terms<'_>, steps: &[Step]) -> Option<Quick<usi
         return None;
     }
     let now = clock.now();
-    let published = answer::is_asked(pe).then(|| Published::new(pe, &terms, now, now));
-    let made = clock.run(steps, terms.awaiting.plain())?;
-    if made.is_err() {
-        // As in a wait: the machine has ended.
-        std::mem::forget(published);
-    }
+    let run = || clock.run(steps, terms.awaiting.plain()).transpose();
+    let made = answer::while_parked(pe, &terms, now, now, run).transpose()?;
     Some(made.map_err(Into::into))
 }
 

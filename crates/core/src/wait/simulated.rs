@@ -1,7 +1,6 @@
 //! A wait in virtual time, where a look has its price and no PE spins.
 
-use super::answer::{self, Published};
-use super::{Terms, attention};
+use super::{Terms, answer, attention};
 use crate::base::error::Quick;
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
@@ -33,13 +32,7 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
             return Err(error.into());
         }
         let end = deadline.map(|at| Due { at, vain: false });
-        let published =
-            answer::is_asked(pe).then(|| Published::new(pe, &terms, since, clock.now()));
-        let parked = clock.park(Due::first(end, relays), terms.awaiting.plain());
-        if let Err(error) = parked {
-            // The machine has ended, and says what this PE waited for.
-            std::mem::forget(published);
-            return Err(error.into());
-        }
+        let park = || clock.park(Due::first(end, relays), terms.awaiting.plain());
+        answer::while_parked(pe, &terms, since, clock.now(), park)?;
     }
 }

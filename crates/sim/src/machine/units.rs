@@ -23,7 +23,11 @@ impl Rate {
 
     /// The time that this many bytes take.
     pub fn time(self, bytes: u64) -> Ps {
-        Ps((u128::from(bytes) * u128::from(self.femtoseconds_per_byte) / 1000) as u64)
+        // Nearly always fits into a word, whose division takes a tenth of the time.
+        match bytes.checked_mul(self.femtoseconds_per_byte) {
+            Some(femtoseconds) => Ps(femtoseconds / 1000),
+            None => Ps((u128::from(bytes) * u128::from(self.femtoseconds_per_byte) / 1000) as u64),
+        }
     }
 
     /// Whether bytes take time at all.

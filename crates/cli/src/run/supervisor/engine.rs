@@ -34,8 +34,8 @@ impl Supervisor {
                     }
                     let _ = done.send(starting);
                 }
-                News::PassOn(pe, done) => {
-                    self.course.read_all(pe, false);
+                News::PassOn(pes, done) => {
+                    pes.into_iter().for_each(|pe| self.course.read_all(pe, false));
                     let _ = done.send(());
                 }
                 News::Ended(result) => {
@@ -47,7 +47,7 @@ impl Supervisor {
                         let text = match error.downcast_ref() {
                             Some(Error::Deadlock { at, waits }) => {
                                 if let Some(simulation) = &simulation {
-                                    self.await_places(simulation);
+                                    self.await_answers(simulation, waits);
                                 }
                                 self.describe_deadlock(*at, waits)
                             }
@@ -62,11 +62,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Has all PEs say where they wait, and waits until they have: nothing else is under way.
-    fn await_places(&self, simulation: &Simulation) {
+    /// Has these PEs say what they wait for, and waits until they have: nothing else is under way.
+    fn await_answers(&self, simulation: &Simulation, waits: &[Waiting]) {
         let end = Instant::now() + waits::LONGEST;
-        while waits::lack_places(&self.processes) && Instant::now() < end {
-            simulation.ask_for_places(self.processes.pes().len());
+        let is_silent = |wait: &Waiting| wait.looks && waits::is_silent(&self.processes, wait.pe);
+        while waits.iter().any(is_silent) && Instant::now() < end {
+            simulation.ask(self.processes.pes().len());
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -32,7 +32,7 @@ mod text;
 mod travel;
 
 pub use inquiry::{Inquiry, Reasons};
-pub use question::{LONGEST, Question, lack_places, standing};
+pub use question::{LONGEST, Question, is_silent, standing};
 pub use travel::{pack, unpack};
 
 pub use answer::{Activity, Answer, Standing};

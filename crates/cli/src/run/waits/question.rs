@@ -81,20 +81,16 @@ impl Question {
     }
 }
 
-/// What is known of all PEs of a simulated machine, of which each says what it waits for before it
-/// waits.
+/// What is known of all PEs of a simulated machine.
 pub fn standing(processes: &Processes) -> Vec<Answer> {
     let number = processes.job().keep_asking();
     processes.pes().map(|pe| answer(processes, pe, number)).collect()
 }
 
-/// Whether a PE of a simulated machine that runs has not said yet where it waits.
-pub fn lack_places(processes: &Processes) -> bool {
-    let lacks =
-        |wait: &Report| !wait.call.is_empty() && wait.at.is_empty() && wait.caller.is_none();
-    standing(processes)
-        .iter()
-        .any(|answer| answer.activity != Activity::Ended && answer.waits.iter().any(lacks))
+/// Whether a PE of a simulated machine runs, and has not said yet what it waits for.
+pub fn is_silent(processes: &Processes, pe: usize) -> bool {
+    let job = processes.job();
+    processes.runs(pe) && job.answers(pe, job.keep_asking()).1.is_empty()
 }
 
 /// What is known of a PE now.

@@ -687,7 +687,8 @@ impl Barrier {
             return None;
         }
         // As `arrive_next` and `finish` do.
-        let mut steps = vec![Step::Quiet];
+        let mut steps = Vec::with_capacity(16);
+        steps.push(Step::Quiet);
         if P::PASSIVE {
             let offset = self.slot.offset(offset_of!(BarrierSlot, done));
             steps.push(Step::Mark { offset, value: phase });
