@@ -115,8 +115,9 @@ pub struct Turn {
 
 /// Starts processes, gives them CPUs, and passes on their output.
 pub trait Launcher {
-    /// Starts PE `pe`. PEs are started in order, from 0 on. False, when the PE will never run.
-    fn start(&self, pe: usize) -> bool;
+    /// Starts these PEs. PEs are started in order, from 0 on. Gives how many; the others will never
+    /// run.
+    fn start(&self, pes: &[usize]) -> usize;
 
     /// So many PEs are about to run at once. Gives the number of CPUs for them.
     fn begin(&self, at_once: usize) -> usize;
@@ -236,6 +237,13 @@ impl Shared<'_> {
             [_] => self.pass_on(),
             _ => {}
         }
+        let new: Vec<usize> = ready
+            .iter()
+            .map(|pe| pe.index())
+            .filter(|&pe| processes[pe].stage == Stage::New)
+            .collect();
+        let begun = if new.is_empty() { 0 } else { launcher.start(&new) };
+        new[..begun].iter().for_each(|&pe| processes[pe].stage = Stage::Started);
         let mut asleep = Vec::new();
         let start = |(number, pe): (usize, &Pe)| {
             let sleeps = processes[pe.index()].start_turn(number)?;
@@ -370,9 +378,10 @@ impl Process<'_> {
     /// Lets the process run, as number `number` of those that do. Says whether it has to be woken.
     fn start_turn(&mut self, number: usize) -> Result<bool, Ran> {
         let Shared { launcher, passages, .. } = *self.shared;
-        if self.stage == Stage::New {
-            self.stage = Stage::Started;
-            return launcher.start(self.pe()).then_some(false).ok_or(Ran::Ended);
+        match self.stage {
+            Stage::New => return Err(Ran::Ended),
+            Stage::Started => return Ok(false),
+            Stage::Joined => {}
         }
         launcher.place(self.pe(), number);
         passages.give(self.pe()).ok_or_else(|| match passages.has_ended(self.pe()) {

@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of the main thread's checks in that time.
 const CHECKS: u32 = 10;
 
+/// Most PEs that are started at once: the main thread does nothing else meanwhile.
+const STARTS: usize = 64;
+
 /// Another cause of a deadlock, which the machine does not see: threads that wait for the turn of
 /// their own PE.
 pub const ONE_THREAD: &str = "While one thread of a PE waits, calls of its other threads do not proceed: call memonet from one thread";
@@ -64,8 +67,8 @@ struct Seen {
 
 /// A request of the engine to the main thread. The engine waits for the answer.
 pub enum News {
-    /// Start this PE. The answer says whether it was started.
-    Start(usize, Sender<bool>),
+    /// Start these PEs. The answer says how many were started.
+    Start(Vec<usize>, Sender<usize>),
     /// Read the output of these PEs, in this order.
     PassOn(Vec<usize>, Sender<()>),
     /// The last one: the engine has ended with this result. Whether a PE has called its NIC.
@@ -144,8 +147,12 @@ impl Drop for Main {
 }
 
 impl Launcher for Main {
-    fn start(&self, pe: usize) -> bool {
-        self.ask(|answer| News::Start(pe, answer)).unwrap_or(false)
+    fn start(&self, pes: &[usize]) -> usize {
+        let mut started = 0;
+        for some in pes.chunks(STARTS) {
+            started += self.ask(|answer| News::Start(some.to_vec(), answer)).unwrap_or(0);
+        }
+        started
     }
 
     fn begin(&self, at_once: usize) -> usize {

@@ -27,12 +27,16 @@ impl Supervisor {
     pub(super) fn serve_engine(&mut self, starts: &mut Starts<'_>) -> Result<()> {
         while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
             match news {
-                News::Start(pe, done) => {
-                    let starting = self.processes.phase.starts();
-                    if starting {
-                        self.start(pe, starts)?;
+                News::Start(pes, done) => {
+                    // A job that is being ended starts no more.
+                    let mut started = 0;
+                    for pe in pes {
+                        if self.processes.phase.starts() {
+                            self.start(pe, starts)?;
+                            started += 1;
+                        }
                     }
-                    let _ = done.send(starting);
+                    let _ = done.send(started);
                 }
                 News::PassOn(pes, done) => {
                     pes.into_iter().for_each(|pe| self.course.read_all(pe, false));
