@@ -433,8 +433,8 @@ impl Network {
         }
     }
 
-    /// The ports by which a switch sends on a packet for a group that has come by the port `by`: the
-    /// first one, if there is any, and the others.
+    /// The ports by which a switch sends on a packet for a group that has come by the port `by`:
+    /// the first one, if there is any, and the others.
     pub(crate) fn copied(&self, switch: u32, group: u16, by: u16) -> (Option<u16>, Vec<u16>) {
         let ports = self.switches[switch as usize].multicast(group);
         let mut others = ports.iter().copied().filter(|&port| port != by);

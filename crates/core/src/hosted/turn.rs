@@ -12,8 +12,9 @@
 //!
 //! The side that sees the process end swaps in 2. Everything else takes two steps:
 //! [`pass`](Turn::pass) changes the word from one's own value to the other's by a compare-and-swap,
-//! and wakes if it has taken the bit away, or has another thread of its side do so; [`wait`](Turn::wait) adds the bit to the other's value
-//! by a compare-and-swap, and sleeps in the kernel while the word has both.
+//! and wakes if it has taken the bit away, or has another thread of its side do so;
+//! [`wait`](Turn::wait) adds the bit to the other's value by a compare-and-swap, and sleeps in the
+//! kernel while the word has both.
 //!
 //! **I1.** *The two sides never touch request and reply at once.* Each side gives the turn only
 //! from its own value, and touches request and reply only between seeing its value and changing it.

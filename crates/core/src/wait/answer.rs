@@ -144,9 +144,10 @@ fn give(control: &Control, me: usize, report: impl Fn() -> Report) {
     }
 }
 
-/// Parks this thread in virtual time, by `park`, in a wait that has lasted from `since` until `now`.
-/// Meanwhile the thread [tells](tell) what the wait is for, when it is woken for that. What it has
-/// told stands until the wait has ended; for ever where `park` fails, as the machine has ended then.
+/// Parks this thread in virtual time, by `park`, in a wait that has lasted from `since` until
+/// `now`. Meanwhile the thread [tells](tell) what the wait is for, when it is woken for that. What
+/// it has told stands until `park` returns; for ever where that fails, as the machine has ended
+/// then.
 pub(super) fn while_parked<R>(
     pe: &Pe,
     terms: &Terms<'_>,
