@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             "barriers" => barriers(&job),
             "talk" => talk(&job),
             "echo" => echo(&job),
+            "late" => late(&job),
             "meet" => Ok(()),
             "poll" => poll(&job),
             "listen" => listen(&job),
@@ -448,6 +449,23 @@ fn echo(job: &Job) -> Result<()> {
     job.barrier()?;
     spin((job.npes() - job.pe()) * 30_000);
     print!("{} ends in the middle of a line", job.pe());
+    Ok(())
+}
+
+/// All sleep to one moment, at which they print. One of them wakes alone before.
+fn late(job: &Job) -> Result<()> {
+    let sleep = |us| std::thread::sleep(std::time::Duration::from_micros(us));
+    for early in 0..8 {
+        job.barrier()?;
+        if job.pe() == early {
+            sleep(50);
+            println!("{early} is early");
+            sleep(50);
+        } else {
+            sleep(100);
+        }
+        println!("after {early}: {}", job.pe());
+    }
     Ok(())
 }
 

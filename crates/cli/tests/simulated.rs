@@ -252,6 +252,23 @@ fn output_of_one_moment_is_in_one_order() {
     }
 }
 
+/// Nor is what one prints at that moment passed on with what it has printed alone before.
+#[test]
+fn output_of_one_moment_comes_after_that_of_an_earlier_one() {
+    // So many that some have run before the engine looks at the first.
+    let pes = 48;
+    let first = printed(STAR, &["-n", "48"], &["late"]);
+    let lines: Vec<&str> = first.lines().collect();
+    for (early, lines) in lines.chunks(pes + 1).enumerate() {
+        assert_eq!(lines[0], format!("{early} is early"), "{first}");
+        // The others slept first, so one of them is the first to go on.
+        assert_ne!(lines[1], format!("after {early}: {early}"), "{first}");
+    }
+    for _ in 0..3 {
+        assert_eq!(printed(STAR, &["-n", "48"], &["late"]), first);
+    }
+}
+
 #[test]
 fn pes_run_at_once_unless_their_computing_is_measured() {
     let met = |options: &[&str]| {

@@ -492,8 +492,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 State::Calling => ("the end of a call to its NIC".to_owned(), actor.at),
                 _ => return None,
             };
-            let looks = matches!(actor.state, State::Parked { .. });
-            Some(Waiting { pe, what, since, looks })
+            Some(Waiting { pe, what, since })
         };
         Error::Deadlock {
             at: self.world.now(),

@@ -91,8 +91,6 @@ pub struct Waiting {
     pub what: String,
     /// When the PE began to wait.
     pub since: Ps,
-    /// Whether the PE looks at its memory; else it waits for its NIC.
-    pub looks: bool,
 }
 
 /// Most PEs that the error of a deadlock names.
@@ -102,7 +100,7 @@ struct Lines<'a>(&'a [Waiting]);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Waiting { pe, what, since, .. } in self.0.iter().take(SHOWN) {
+        for Waiting { pe, what, since } in self.0.iter().take(SHOWN) {
             writeln!(f, "  PE {pe} waits for {what}, since {since}")?;
         }
         match self.0.len().checked_sub(SHOWN) {

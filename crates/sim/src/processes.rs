@@ -230,20 +230,13 @@ impl Shared<'_> {
         pace.at_once.store(ready.len() as u32, Ordering::SeqCst);
         let share = ready.len().div_ceil(launcher.begin(ready.len()));
         pace.share.store(share as u32, Ordering::Relaxed);
-        match ready {
+        let goes_on = matches!(ready, [pe] if *self.ran.borrow() == [pe.index()]);
+        match goes_on {
             // What follows is its own output.
-            [pe] if *self.ran.borrow() == [pe.index()] => self.ran.borrow_mut().clear(),
-            // What one writes that runs alone is passed on at once.
-            [_] => self.pass_on(),
-            _ => {}
+            true => self.ran.borrow_mut().clear(),
+            false => self.pass_on(),
         }
-        let new: Vec<usize> = ready
-            .iter()
-            .map(|pe| pe.index())
-            .filter(|&pe| processes[pe].stage == Stage::New)
-            .collect();
-        let begun = if new.is_empty() { 0 } else { launcher.start(&new) };
-        new[..begun].iter().for_each(|&pe| processes[pe].stage = Stage::Started);
+        self.start(processes, ready);
         let mut asleep = Vec::new();
         let start = |(number, pe): (usize, &Pe)| {
             let sleeps = processes[pe.index()].start_turn(number)?;
@@ -272,11 +265,22 @@ impl Shared<'_> {
         all
     }
 
+    /// Starts those of these processes that are new.
+    fn start(&self, processes: &mut [Process<'_>], ready: &[Pe]) {
+        let pes = ready.iter().map(|pe| pe.index());
+        let new: Vec<usize> = pes.filter(|&pe| processes[pe].stage == Stage::New).collect();
+        if !new.is_empty() {
+            let started = &new[..self.launcher.start(&new)];
+            started.iter().for_each(|&pe| processes[pe].stage = Stage::Started);
+        }
+    }
+
     /// Passes on the output of the PEs whose turns have ended.
     fn pass_on(&self) {
-        let ran = self.ran.take();
+        let mut ran = self.ran.borrow_mut();
         if !ran.is_empty() {
             self.launcher.pass_on(&ran);
+            ran.clear();
         }
     }
 }

@@ -22,7 +22,7 @@ enum Share {
     Cpus(usize),
     /// Each CPU has this number of PEs.
     Pes(usize),
-    /// A simulated machine has the first, and binds its PEs once they have started.
+    /// All PEs share the first.
     First,
 }
 
@@ -52,8 +52,8 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     Ok(Binding { cpus, share })
 }
 
-/// Has a simulated machine run on the CPU on which this thread runs, and bind its PEs, unless the
-/// user wants no binding.
+/// Binds a whole simulated job to the CPU on which this thread runs, unless the user wants no
+/// binding.
 pub fn simulated(wish: Option<Bind>) -> Binding {
     let (mut cpus, here) = (cpu_list(), rustix::thread::sched_getcpu());
     cpus.sort_by_key(|&cpu| cpu != here);
@@ -82,7 +82,8 @@ impl Binding {
             Share::Cpus(share) => Some(&self.cpus[pe * share..(pe + 1) * share]),
             // Round robin: successive PEs start on different CPUs.
             Share::Pes(_) => Some(std::slice::from_ref(&self.cpus[pe % self.cpus.len()])),
-            Share::First | Share::None => None,
+            Share::First => Some(&self.cpus[..1]),
+            Share::None => None,
         }
     }
 

@@ -22,7 +22,7 @@ use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::process::Pid;
 
-use super::seats::Seats;
+use super::seats::{Seats, Start};
 use super::spec::Simulated;
 use super::wakers::Wakers;
 use super::wakeup::Wakeup;
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CHECKS: u32 = 10;
 
 /// Most PEs that are started at once: the main thread does nothing else meanwhile.
-const STARTS: usize = 64;
+const STARTS: usize = 16;
 
 /// Another cause of a deadlock, which the machine does not see: threads that wait for the turn of
 /// their own PE.
@@ -68,7 +68,7 @@ struct Seen {
 /// A request of the engine to the main thread. The engine waits for the answer.
 pub enum News {
     /// Start these PEs. The answer says how many were started.
-    Start(Vec<usize>, Sender<usize>),
+    Start(Vec<Start>, Sender<usize>),
     /// Read the output of these PEs, in this order.
     PassOn(Vec<usize>, Sender<()>),
     /// The last one: the engine has ended with this result. Whether a PE has called its NIC.
@@ -148,9 +148,10 @@ impl Drop for Main {
 
 impl Launcher for Main {
     fn start(&self, pes: &[usize]) -> usize {
-        let mut started = 0;
-        for some in pes.chunks(STARTS) {
-            started += self.ask(|answer| News::Start(some.to_vec(), answer)).unwrap_or(0);
+        let (mut pes, mut started) = (self.seats.borrow_mut().start(pes), 0);
+        while !pes.is_empty() {
+            let some = pes.drain(..STARTS.min(pes.len())).collect();
+            started += self.ask(|answer| News::Start(some, answer)).unwrap_or(0);
         }
         started
     }
@@ -164,9 +165,12 @@ impl Launcher for Main {
     }
 
     fn wake(&self, pes: &[usize]) {
+        if let [_] = pes {
+            return self.wakers.wake(pes);
+        }
         let (here, there) = self.seats.borrow().by_cpu(pes);
-        there.into_iter().for_each(|(cpu, pes)| self.wakers.there(cpu, pes));
-        self.wakers.here(&here);
+        there.into_iter().for_each(|(cpu, pes)| self.wakers.wake_there(cpu, pes));
+        self.wakers.wake(&here);
     }
 
     fn end(&self, at_once: usize) {
@@ -369,10 +373,10 @@ impl Simulation {
         withholds
     }
 
-    /// Has PEs that wait for their turn say what they wait for. One that is just about to sleep may
-    /// miss it: the caller repeats this.
-    pub fn ask(&self, npes: usize) {
-        (0..npes).for_each(|pe| self.passages.wake(pe));
+    /// Has parked PEs say what they wait for. One that is just about to sleep may miss it: the
+    /// caller repeats this.
+    pub fn wake(&self, parked: &[usize]) {
+        parked.iter().for_each(|&pe| self.passages.wake(pe));
     }
 
     /// Notifies the engine that a PE's process has ended. The job's memory says so already.

@@ -2,7 +2,6 @@
 //!
 //! A PE that runs alone runs on the machine's CPU, as a hand-over to another CPU takes several
 //! times as long. PEs that run at once are spread over all CPUs, if that saves more than it takes.
-//! In its first turn, a PE is not bound: the kernel spreads those that start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,12 +16,19 @@ const SPREAD_COST: Duration = Duration::from_micros(40);
 /// What a PE has to do in its first turn: about what it takes to start a small program.
 const START: Duration = Duration::from_millis(1);
 
+/// A PE that is to be started, and its CPU if it has one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Start {
+    pub pe: usize,
+    pub cpu: Option<usize>,
+}
+
 /// Which CPU each PE may use.
 pub struct Seats {
     /// The CPUs. The first is the machine's; none, where PEs are not bound.
     cpus: Vec<usize>,
-    /// Number of each PE's CPU in that list; none, while it is not bound.
-    of_pe: Vec<Option<usize>>,
+    /// Number of each PE's CPU in that list.
+    of_pe: Vec<usize>,
     /// PEs that run at once, and the number of CPUs that they are spread over.
     at_once: usize,
     over: usize,
@@ -67,32 +73,37 @@ impl Seats {
         self.over - 1 - number * self.over / self.at_once
     }
 
+    /// These PEs start, the next ones of the job. Gives the CPU of each; none, where PEs are not
+    /// bound.
+    pub fn start(&mut self, pes: &[usize]) -> Vec<Start> {
+        let start = |(number, &pe)| {
+            let seat = self.seat(number);
+            self.of_pe.push(seat);
+            Start { pe, cpu: self.cpus.get(seat).copied() }
+        };
+        pes.iter().enumerate().map(start).collect()
+    }
+
     /// Gives the CPU of number `number` of these PEs to PE `pe`.
     pub fn place(&mut self, pe: usize, number: usize, pid: impl FnOnce() -> Option<Pid>) {
-        if self.cpus.len() < 2 {
-            return;
-        }
-        if self.of_pe.len() <= pe {
-            self.of_pe.resize(pe + 1, None);
-        }
         let seat = self.seat(number);
-        if self.of_pe[pe] == Some(seat) {
+        if self.cpus.len() < 2 || self.of_pe[pe] == seat {
             return;
         }
         let Some(pid) = pid() else { return };
         // One that has just been killed cannot be placed, and needs no place.
         if bind(Some(pid), self.cpus[seat]).is_ok() {
-            self.of_pe[pe] = Some(seat);
+            self.of_pe[pe] = seat;
         }
     }
 
-    /// Those of these PEs that are on the machine's CPU or not bound, and the others by CPU.
+    /// Those of these PEs that are on the machine's CPU, or not bound, and the others by CPU.
     pub fn by_cpu(&self, pes: &[usize]) -> (Vec<usize>, BTreeMap<usize, Vec<usize>>) {
         let (mut here, mut there) = (Vec::new(), BTreeMap::<usize, Vec<usize>>::new());
         for &pe in pes {
-            match self.of_pe.get(pe) {
-                Some(&Some(seat @ 1..)) => there.entry(self.cpus[seat]).or_default().push(pe),
-                _ => here.push(pe),
+            match self.of_pe[pe] {
+                0 => here.push(pe),
+                seat => there.entry(self.cpus[seat]).or_default().push(pe),
             }
         }
         (here, there)
@@ -141,10 +152,29 @@ mod tests {
         assert_eq!(seats(&mut four, 8), [0; 8]);
         assert_eq!(seats(&mut four, 20)[0], 3);
         for cpus in [vec![], vec![1]] {
-            let mut few = Seats::new(cpus);
-            few.begin(8);
-            few.place(3, 3, || unreachable!("nobody is moved"));
+            let mut few = Seats::new(cpus.clone());
+            few.begin(2);
+            let start = |pe| Start { pe, cpu: cpus.first().copied() };
+            assert_eq!(few.start(&[0, 1]), [start(0), start(1)]);
+            few.place(1, 1, || unreachable!("nobody is moved"));
+            assert_eq!(few.by_cpu(&[1, 0]), (vec![1, 0], BTreeMap::new()));
         }
+    }
+
+    #[test]
+    fn pes_that_start_are_spread_and_those_that_start_alone_are_on_the_machine_s_cpu() {
+        let cpus = |cpus: &[usize], pes: usize| -> Vec<usize> {
+            let mut seats = Seats::new(cpus.to_vec());
+            seats.begin(pes);
+            let pes: Vec<usize> = (0..pes).collect();
+            seats.start(&pes).iter().map(|start| start.cpu.unwrap()).collect()
+        };
+        assert_eq!(cpus(&[8, 9], 4), [9, 9, 8, 8]);
+        assert_eq!(cpus(&[8, 9], 1), [8]);
+        let mut two = Seats::new(vec![8, 9]);
+        two.begin(4);
+        two.start(&[0, 1, 2, 3]);
+        assert_eq!(two.by_cpu(&[0, 3, 1]), (vec![3], BTreeMap::from([(9, vec![0, 1])])));
     }
 
     #[test]

@@ -38,6 +38,10 @@ const NEWS: u64 = u64::MAX - 1;
 const OUTPUT: u64 = u64::MAX - 2;
 const MACHINE: u64 = u64::MAX - 3;
 
+/// How long the main thread waits for parked PEs of a simulated machine that are to say what for:
+/// several times what most need.
+const HEAR_PARKED: Duration = Duration::from_millis(3);
+
 mod engine;
 
 /// The launcher of a running job. Dropping it ends the job.
@@ -253,10 +257,12 @@ impl Supervisor {
         if let Some(number) = self.inquiry.is_due(now) {
             self.put(number);
         }
-        let Some(question) = &mut self.question else { return };
-        if let Some(simulation) = &self.simulation {
-            simulation.ask(self.processes.pes().len());
+        if let (Some(question), Some(simulation)) = (&self.question, &self.simulation)
+            && now >= question.next()
+        {
+            self.hear_parked(simulation, HEAR_PARKED);
         }
+        let Some(question) = &mut self.question else { return };
         let records = self.records.as_deref().map(Records::file);
         let Some((mut answers, mut window)) = question.answers(&self.processes, records, now)
         else {
@@ -264,7 +270,7 @@ impl Supervisor {
         };
         self.question = None;
         if self.simulation.is_some() {
-            answers.iter_mut().for_each(Answer::has_no_turn);
+            answers.iter_mut().for_each(Answer::explain_sleep);
             // In its time, not in this one. The machine itself finds deadlocks.
             window = Duration::MAX;
         }

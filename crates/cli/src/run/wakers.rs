@@ -18,6 +18,9 @@ use super::seats::bind;
 /// Fewer PEs are woken from here: the thread is to be woken, too.
 const FEW: usize = 3;
 
+/// Bytes of the stack of such a thread: many times what it needs.
+const STACK: usize = 64 << 10;
+
 /// The threads, by CPU, and the way to give PEs to them.
 pub struct Wakers {
     passages: Arc<Passages>,
@@ -29,21 +32,21 @@ impl Wakers {
         Wakers { passages, threads: RefCell::default() }
     }
 
-    /// Wakes PEs that sleep on the caller's CPU.
-    pub fn here(&self, pes: &[usize]) {
+    /// Wakes PEs.
+    pub fn wake(&self, pes: &[usize]) {
         pes.iter().for_each(|&pe| self.passages.wake(pe));
     }
 
     /// Has PEs woken that sleep on another CPU.
-    pub fn there(&self, cpu: usize, pes: Vec<usize>) {
+    pub fn wake_there(&self, cpu: usize, pes: Vec<usize>) {
         if pes.len() < FEW {
-            return self.here(&pes);
+            return self.wake(&pes);
         }
         let mut threads = self.threads.borrow_mut();
         match threads.entry(cpu).or_insert_with(|| self.start(cpu)) {
             // It ends after the machine.
             Some(thread) => thread.send(pes).expect("a thread that wakes PEs has failed"),
-            None => self.here(&pes),
+            None => self.wake(&pes),
         }
     }
 
@@ -51,7 +54,7 @@ impl Wakers {
     fn start(&self, cpu: usize) -> Option<Sender<Vec<usize>>> {
         let (sender, pes) = channel();
         let passages = self.passages.clone();
-        let thread = Builder::new().name(format!("wakes CPU {cpu}"));
+        let thread = Builder::new().name(format!("wakes CPU {cpu}")).stack_size(STACK);
         thread.spawn(move || run(cpu, &passages, &pes)).is_ok().then_some(sender)
     }
 }

@@ -41,7 +41,7 @@ use std::time::Duration;
 const MAGIC: u64 = u64::from_le_bytes(*b"mnmachin");
 /// Raised with every change to this file, or to the words of questions, that another version could
 /// misread.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 #[repr(C)]
 struct Header {

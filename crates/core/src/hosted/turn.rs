@@ -28,8 +28,10 @@
 //! before the one that adds the bit, that fails, and the waiter sees its turn. If it comes after,
 //! it takes the bit away, and its side wakes: a waiter that does not sleep yet finds the word
 //! changed, and one that sleeps is found by the wake. Both sides sleep on one word, but never at
-//! once without a waker: the side that is to wake is awake until it has. A 2 wakes always,
-//! whichever side writes it, and never changes again: a swap from another value fails.
+//! once without a waker: the thread that is to wake is awake until it has. It wakes all that sleep
+//! on the word. So it finds the right one also where the machine has another thread wake, and
+//! sleeps itself before that has; the other one finds nothing new, and sleeps again. A 2 wakes
+//! always, whichever side writes it, and never changes again: a swap from another value fails.
 //!
 //! **I4.** *The machine needs no trust.* The process can write any value at any time. Then the
 //! machine's side still gets one of the three answers of [`wait`](Turn::wait), and only that

@@ -60,23 +60,26 @@ fn a_second_question_is_answered() {
     explore(5, are_answered(2));
 }
 
-/// The machine has another thread wake the process, if it sleeps.
+/// The machine has another thread wake the process, if it sleeps, and may sleep before that thread
+/// has.
 #[test]
 fn another_thread_wakes() {
     explore(0, || {
         let pe = pages();
+        // The machine's turn has come.
+        assert!(turn(&pe).pass(Side::Pe));
         let process = pe.clone();
         let process = thread::spawn(move || {
-            assert!(turn(&process).pass(Side::Pe));
             assert_eq!(await_turn(&process, Side::Pe), Came::Mine);
             assert_eq!(read(&process, 1), 1);
+            assert!(turn(&process).pass(Side::Pe));
         });
-        assert_eq!(await_turn(&pe, Side::Machine), Came::Mine);
         write(&pe, 1, 1);
-        if turn(&pe).give(Side::Machine).unwrap() {
-            let waker = pe.clone();
-            thread::spawn(move || turn(&waker).wake()).join().unwrap();
-        }
+        let waker = pe.clone();
+        let sleeps = turn(&pe).give(Side::Machine).unwrap();
+        let waker = sleeps.then(|| thread::spawn(move || turn(&waker).wake()));
+        assert_eq!(await_turn(&pe, Side::Machine), Came::Mine);
+        waker.into_iter().for_each(|waker| waker.join().unwrap());
         process.join().unwrap();
     });
 }

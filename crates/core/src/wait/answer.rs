@@ -20,9 +20,10 @@
 //!   question after the ring, as it sees a front end's [call](super::Attention); one that sleeps on
 //!   a bell of its barrier looks by itself within that time, and one that is awake checks between
 //!   its looks. In virtual time no PE looks while it is parked. There the question stands from the
-//!   start, and the launcher wakes parked processes, which then [tell](tell) and sleep on: no
-//!   virtual time passes. A PE takes its report back when its wait has ended. What a front end
-//!   knows of the caller is asked before, as its interpreter may wait for this call.
+//!   start, and a PE that parks gives an empty report. The launcher wakes the processes of those,
+//!   which then [tell](tell) and sleep on: no virtual time passes. A PE takes its report back when
+//!   its wait has ended. What a front end knows of the caller is asked before, as its interpreter
+//!   may wait for this call.
 //!   A call of a fabric that waits for a far PE by itself answers, too (`Seat::answer`).
 //! * A4: Without a question, a check costs one more load, of the cache line in which it looks for
 //!   departures. First looks are not touched.
@@ -145,9 +146,8 @@ fn give(control: &Control, me: usize, report: impl Fn() -> Report) {
 }
 
 /// Parks this thread in virtual time, by `park`, in a wait that has lasted from `since` until
-/// `now`. Meanwhile the thread [tells](tell) what the wait is for, when it is woken for that. What
-/// it has told stands until `park` returns; for ever where that fails, as the machine has ended
-/// then.
+/// `now`. Meanwhile an empty report stands, and the thread [tells](tell) what the wait is for when
+/// it is woken for that. Where `park` fails the report stands for ever, as the machine has ended.
 pub(super) fn while_parked<R>(
     pe: &Pe,
     terms: &Terms<'_>,
@@ -167,9 +167,11 @@ pub(super) fn while_parked<R>(
     let lasting = unsafe { transmute::<&dyn Fn() -> Report, &'static dyn Fn() -> Report>(report) };
     PARKED.set(Some(NonNull::from(lasting)));
     let _parked = Parked;
+    // One thread of a PE is parked at a time.
+    let place = nth(pe.control().reports(pe.me()), 0);
+    write(place, STANDING, &[]);
     let parked = park();
-    if TOLD.get() && parked.is_ok() {
-        let place = nth(pe.control().reports(pe.me()), 0);
+    if parked.is_ok() {
         // SAFETY: an aligned word of the PE's own place, in the mapping that the PE holds.
         unsafe { shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), 0u32) };
     }
@@ -192,10 +194,14 @@ impl Drop for Parked {
 pub(crate) fn tell(control: &Control, me: usize) {
     let Some(report) = PARKED.get().filter(|_| !TOLD.replace(true)) else { return };
     // SAFETY: `while_parked` of this thread, which is below on its stack, holds the closure.
-    let report = unsafe { report.as_ref() }();
-    // One thread of a PE is parked at a time.
-    let place = nth(control.reports(me), 0);
-    write(place, STANDING, &Report { caller: callers::instruction(), ..report }.write());
+    let mut report = unsafe { report.as_ref() }();
+    let (place, bytes) = (nth(control.reports(me), 0), report.write());
+    write(place, STANDING, &bytes);
+    // To find the caller takes a moment, in a static program a long one.
+    if !report.call.is_empty() && report.at.is_empty() {
+        report.caller = callers::instruction();
+        lengthen(place, bytes.len(), &report.write());
+    }
 }
 
 /// What this thread waits for.

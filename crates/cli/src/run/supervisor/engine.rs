@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use memonet_control::events::listen;
 use memonet_sim::{Error, Ps, Waiting};
+use rustix::process::Pid;
 
 use super::super::machine::{News, ONE_THREAD, Simulation};
+use super::super::seats::{Start, bind};
 use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor};
@@ -30,9 +32,10 @@ impl Supervisor {
                 News::Start(pes, done) => {
                     // A job that is being ended starts no more.
                     let mut started = 0;
-                    for pe in pes {
+                    for Start { pe, cpu } in pes {
                         if self.processes.phase.starts() {
                             self.start(pe, starts)?;
+                            self.seat(pe, cpu);
                             started += 1;
                         }
                     }
@@ -51,7 +54,7 @@ impl Supervisor {
                         let text = match error.downcast_ref() {
                             Some(Error::Deadlock { at, waits }) => {
                                 if let Some(simulation) = &simulation {
-                                    self.await_answers(simulation, waits);
+                                    self.hear_parked(simulation, waits::LONGEST);
                                 }
                                 self.describe_deadlock(*at, waits)
                             }
@@ -66,12 +69,29 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Has these PEs say what they wait for, and waits until they have: nothing else is under way.
-    fn await_answers(&self, simulation: &Simulation, waits: &[Waiting]) {
-        let end = Instant::now() + waits::LONGEST;
-        let is_silent = |wait: &Waiting| wait.looks && waits::is_silent(&self.processes, wait.pe);
-        while waits.iter().any(is_silent) && Instant::now() < end {
-            simulation.ask(self.processes.pes().len());
+    /// Gives a PE that has just been started its CPU.
+    fn seat(&self, pe: usize, cpu: Option<usize>) {
+        let pid = self.processes.process(pe).and_then(Pid::from_raw);
+        if let (Some(pid), Some(cpu)) = (pid, cpu) {
+            // One that has just been killed needs none.
+            let _ = bind(Some(pid), cpu);
+        }
+    }
+
+    /// Has parked PEs say what they wait for, and waits until they have, or until for so long none
+    /// of them has.
+    pub(super) fn hear_parked(&self, simulation: &Simulation, patience: Duration) {
+        let (mut fewest, mut end) = (usize::MAX, Instant::now());
+        loop {
+            let is_silent = |&pe: &usize| waits::is_silent(&self.processes, pe);
+            let silent: Vec<usize> = self.processes.pes().filter(is_silent).collect();
+            if silent.len() < fewest {
+                (fewest, end) = (silent.len(), Instant::now() + patience);
+            }
+            if silent.is_empty() || Instant::now() >= end {
+                return;
+            }
+            simulation.wake(&silent);
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -87,10 +87,13 @@ pub fn standing(processes: &Processes) -> Vec<Answer> {
     processes.pes().map(|pe| answer(processes, pe, number)).collect()
 }
 
-/// Whether a PE of a simulated machine runs, and has not said yet what it waits for.
+/// Whether a PE of a simulated machine is parked, and has not said yet what for, or where its
+/// program has called.
 pub fn is_silent(processes: &Processes, pe: usize) -> bool {
     let job = processes.job();
-    processes.runs(pe) && job.answers(pe, job.keep_asking()).1.is_empty()
+    let lacks = |wait: Report| !wait.call.is_empty() && wait.at.is_empty() && wait.caller.is_none();
+    let is_silent = |bytes: &Vec<u8>| Report::read(bytes).is_none_or(lacks);
+    processes.runs(pe) && job.answers(pe, job.keep_asking()).1.iter().any(is_silent)
 }
 
 /// What is known of a PE now.
