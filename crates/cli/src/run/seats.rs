@@ -68,16 +68,30 @@ impl Seats {
     }
 
     /// The seat of number `number` of these PEs. The machine's CPU comes last: what runs there
-    /// delays the starts of others.
+    /// delays the starts of others. The others have to be woken first, so it gets so many PEs more
+    /// as can run meanwhile.
     fn seat(&self, number: usize) -> usize {
-        self.over - 1 - number * self.over / self.at_once
+        let meanwhile = SPREAD_COST.as_nanos() / self.work.as_nanos().max(1);
+        let spread = self.at_once.saturating_sub(meanwhile as usize);
+        self.seat_of(number, spread.div_ceil(self.over))
+    }
+
+    /// The seat of number `number` of PEs that start. The machine's CPU makes all processes, so it
+    /// gets fewer PEs.
+    fn first_seat(&self, number: usize) -> usize {
+        self.seat_of(number, self.at_once * 6 / (5 * self.over))
+    }
+
+    /// The seat, where each CPU but the machine's has so many PEs.
+    fn seat_of(&self, number: usize, each: usize) -> usize {
+        (self.over - 1).saturating_sub(number / each.max(1))
     }
 
     /// These PEs start, the next ones of the job. Gives the CPU of each; none, where PEs are not
     /// bound.
     pub fn start(&mut self, pes: &[usize]) -> Vec<Start> {
         let start = |(number, &pe)| {
-            let seat = self.seat(number);
+            let seat = self.first_seat(number);
             self.of_pe.push(seat);
             Start { pe, cpu: self.cpus.get(seat).copied() }
         };
@@ -150,7 +164,10 @@ mod tests {
         assert_eq!(seats(&mut four, 1), [0]);
         four.work = SPREAD_COST / 8;
         assert_eq!(seats(&mut four, 8), [0; 8]);
-        assert_eq!(seats(&mut four, 20)[0], 3);
+        // The machine runs eight while the others are woken, and each has a quarter of the rest.
+        let of_20 = seats(&mut four, 20);
+        assert_eq!(of_20[..9], [3, 3, 3, 2, 2, 2, 1, 1, 1]);
+        assert_eq!(of_20[9..], [0; 11]);
         for cpus in [vec![], vec![1]] {
             let mut few = Seats::new(cpus.clone());
             few.begin(2);
@@ -169,7 +186,9 @@ mod tests {
             let pes: Vec<usize> = (0..pes).collect();
             seats.start(&pes).iter().map(|start| start.cpu.unwrap()).collect()
         };
-        assert_eq!(cpus(&[8, 9], 4), [9, 9, 8, 8]);
+        assert_eq!(cpus(&[8, 9], 2), [9, 8]);
+        assert_eq!(cpus(&[8, 9], 5), [9, 9, 9, 8, 8]);
+        assert_eq!(cpus(&[8, 9, 10], 9), [10, 10, 10, 9, 9, 9, 8, 8, 8]);
         assert_eq!(cpus(&[8, 9], 1), [8]);
         let mut two = Seats::new(vec![8, 9]);
         two.begin(4);
