@@ -22,7 +22,7 @@ enum Share {
     Cpus(usize),
     /// Each CPU has this number of PEs.
     Pes(usize),
-    /// All PEs share the first.
+    /// A simulated machine has the first, on which its PEs begin.
     First,
 }
 
@@ -52,8 +52,8 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     Ok(Binding { cpus, share })
 }
 
-/// Binds a whole simulated job to the CPU on which this thread runs, unless the user wants no
-/// binding.
+/// Has a simulated machine run, and its PEs begin, on the CPU on which this thread runs, unless the
+/// user wants no binding.
 pub fn simulated(wish: Option<Bind>) -> Binding {
     let (mut cpus, here) = (cpu_list(), rustix::thread::sched_getcpu());
     cpus.sort_by_key(|&cpu| cpu != here);

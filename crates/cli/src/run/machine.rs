@@ -22,6 +22,7 @@ use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::process::Pid;
 
+use super::no_cycles::NoCycles;
 use super::seats::{Seats, Start};
 use super::spec::Simulated;
 use super::wakers::Wakers;
@@ -383,28 +384,6 @@ impl Simulation {
     pub fn left(&self, pe: usize) {
         self.passages.left(pe);
     }
-}
-
-/// While this value lives, its thread may not read the cycle counter, like PEs.
-pub struct NoCycles(());
-
-impl NoCycles {
-    pub fn begin() -> NoCycles {
-        allow_cycles(libc::PR_TSC_SIGSEGV);
-        NoCycles(())
-    }
-}
-
-impl Drop for NoCycles {
-    fn drop(&mut self) {
-        allow_cycles(libc::PR_TSC_ENABLE);
-    }
-}
-
-/// A processor without such a switch refuses the call, and has no cost to avoid.
-fn allow_cycles(how: i32) {
-    // SAFETY: concerns this thread's cycle counter alone.
-    unsafe { libc::prctl(libc::PR_SET_TSC, how) };
 }
 
 fn bail_out() -> Result<bool> {

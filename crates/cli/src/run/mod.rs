@@ -29,6 +29,7 @@ mod lines;
 mod machine;
 mod mpi;
 mod net;
+mod no_cycles;
 mod oom;
 mod oshrun;
 mod phase;

@@ -76,10 +76,12 @@ impl Seats {
         self.seat_of(number, spread.div_ceil(self.over))
     }
 
-    /// The seat of number `number` of PEs that start. The machine's CPU makes all processes, so it
-    /// gets fewer PEs.
+    /// The seat of number `number` of PEs that start. The machine's CPU makes all processes, so the
+    /// others get a fifth more PEs, as far as there are so many.
     fn first_seat(&self, number: usize) -> usize {
-        self.seat_of(number, self.at_once * 6 / (5 * self.over))
+        let (pes, over) = (self.at_once, self.over);
+        let more = (pes * 6 / (5 * over)).min(pes.div_ceil((over - 1).max(1)));
+        self.seat_of(number, more.max(pes.div_ceil(over)))
     }
 
     /// The seat, where each CPU but the machine's has so many PEs.
@@ -92,6 +94,7 @@ impl Seats {
     pub fn start(&mut self, pes: &[usize]) -> Vec<Start> {
         let start = |(number, &pe)| {
             let seat = self.first_seat(number);
+            debug_assert_eq!(self.of_pe.len(), pe, "PEs start in order");
             self.of_pe.push(seat);
             Start { pe, cpu: self.cpus.get(seat).copied() }
         };
@@ -190,6 +193,14 @@ mod tests {
         assert_eq!(cpus(&[8, 9], 5), [9, 9, 9, 8, 8]);
         assert_eq!(cpus(&[8, 9, 10], 9), [10, 10, 10, 9, 9, 9, 8, 8, 8]);
         assert_eq!(cpus(&[8, 9], 1), [8]);
+        assert_eq!(cpus(&[8, 9], 3), [9, 9, 8]);
+        for (among, pes) in [(8, 13), (16, 26), (64, 100), (16, 80), (2, 64), (3, 4)] {
+            let all: Vec<usize> = (0..among).collect();
+            let seats = cpus(&all, pes);
+            let on = |cpu| seats.iter().filter(|&&seat| seat == cpu).count();
+            let (here, most) = (on(0), all.iter().map(|&cpu| on(cpu)).max().unwrap());
+            assert!(here <= pes.div_ceil(among) && most <= pes * 6 / (5 * among) + 1, "{seats:?}");
+        }
         let mut two = Seats::new(vec![8, 9]);
         two.begin(4);
         two.start(&[0, 1, 2, 3]);

@@ -26,7 +26,7 @@ use super::spawn::{Child, Extras};
 use super::spec::Options;
 use super::starts::Starts;
 use super::stats::Records;
-use super::waits::{Answer, Inquiry, Question, Reasons};
+use super::waits::{self, Answer, Inquiry, Question, Reasons};
 
 /// Time between two checks whether a PE has asked for the end of the job. Such a PE signals the
 /// launcher. But the signal does not arrive where the launcher has another process id than the PE
@@ -39,8 +39,10 @@ const OUTPUT: u64 = u64::MAX - 2;
 const MACHINE: u64 = u64::MAX - 3;
 
 /// How long the main thread waits for parked PEs of a simulated machine that are to say what for:
-/// several times what most need.
-const HEAR_PARKED: Duration = Duration::from_millis(3);
+/// since the last one has, and in all. A question stands longer, and it waits again.
+const TO_HEAR: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(20)];
+/// The same, where nothing else is under way.
+const TO_HEAR_ALL: [Duration; 2] = [waits::LONGEST, Duration::from_secs(5)];
 
 mod engine;
 
@@ -260,8 +262,9 @@ impl Supervisor {
         if let (Some(question), Some(simulation)) = (&self.question, &self.simulation)
             && now >= question.next()
         {
-            self.hear_parked(simulation, HEAR_PARKED);
+            self.hear_parked(simulation, TO_HEAR);
         }
+        let now = Instant::now();
         let Some(question) = &mut self.question else { return };
         let records = self.records.as_deref().map(Records::file);
         let Some((mut answers, mut window)) = question.answers(&self.processes, records, now)
@@ -270,7 +273,7 @@ impl Supervisor {
         };
         self.question = None;
         if self.simulation.is_some() {
-            answers.iter_mut().for_each(Answer::explain_sleep);
+            answers.iter_mut().for_each(Answer::has_no_turn);
             // In its time, not in this one. The machine itself finds deadlocks.
             window = Duration::MAX;
         }

@@ -12,7 +12,7 @@ use std::thread::Builder;
 
 use memonet_core::unstable::hosted::Passages;
 
-use super::machine::NoCycles;
+use super::no_cycles::NoCycles;
 use super::seats::bind;
 
 /// Fewer PEs are woken from here: the thread is to be woken, too.

@@ -68,8 +68,7 @@ impl Process {
         // SAFETY: the caller promises the block, for each question.
         asks.iter().for_each(|&ask| unsafe { own.keep(ask, clock::computed(), block) });
         // SAFETY: as above.
-        let reply = unsafe { own.call(last, asks.len(), block, || self.tell()) };
-        Self::resumed(reply)
+        unsafe { self.pass(own, last, asks.len(), block) }
     }
 
     /// Asks what is kept.
@@ -78,14 +77,25 @@ impl Process {
             return Ok(());
         }
         // SAFETY: a question that is kept takes no block.
-        let reply = unsafe { own.call(Ask::Fence, 0, null_mut(), || self.tell()) };
-        Self::resumed(reply).map(drop)
+        unsafe { self.pass(own, Ask::Fence, 0, null_mut()) }.map(drop)
     }
 
-    /// The launcher has woken this thread to learn what it waits for.
-    #[cold]
-    fn tell(&self) {
-        answer::tell(self.seat.control(), self.seat.pe());
+    /// Passes the turn with the questions of the list, and goes on with the reply. The launcher may
+    /// wake this thread meanwhile to learn what it waits for.
+    ///
+    /// # Safety
+    /// As for [`Own::call`].
+    unsafe fn pass(
+        &self,
+        own: &mut Own,
+        last: Ask,
+        asked: usize,
+        block: *mut u8,
+    ) -> Result<(usize, u64)> {
+        let (control, me) = (self.seat.control(), self.seat.pe());
+        // SAFETY: the caller's promise is the one that is asked for.
+        let call = || unsafe { own.call(last, asked, block, || answer::tell(control, me)) };
+        Self::resumed(answer::while_asleep(control, me, call))
     }
 
     /// The process goes on with a reply.

@@ -87,7 +87,7 @@ thread_local! {
     /// What this thread waits for while it is parked in virtual time. What it points to outlives
     /// the parking, which is all the time that it is here.
     static PARKED: Cell<Option<NonNull<dyn Fn() -> Report>>> = const { Cell::new(None) };
-    /// Whether this thread has told that.
+    /// Whether this thread has told that since it fell asleep.
     static TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -146,8 +146,7 @@ fn give(control: &Control, me: usize, report: impl Fn() -> Report) {
 }
 
 /// Parks this thread in virtual time, by `park`, in a wait that has lasted from `since` until
-/// `now`. Meanwhile an empty report stands, and the thread [tells](tell) what the wait is for when
-/// it is woken for that. Where `park` fails the report stands for ever, as the machine has ended.
+/// `now`. Meanwhile the thread [tells](tell) what the wait is for when it is woken for that.
 pub(super) fn while_parked<R>(
     pe: &Pe,
     terms: &Terms<'_>,
@@ -167,15 +166,27 @@ pub(super) fn while_parked<R>(
     let lasting = unsafe { transmute::<&dyn Fn() -> Report, &'static dyn Fn() -> Report>(report) };
     PARKED.set(Some(NonNull::from(lasting)));
     let _parked = Parked;
-    // One thread of a PE is parked at a time.
-    let place = nth(pe.control().reports(pe.me()), 0);
-    write(place, STANDING, &[]);
-    let parked = park();
-    if parked.is_ok() {
-        // SAFETY: an aligned word of the PE's own place, in the mapping that the PE holds.
-        unsafe { shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), 0u32) };
+    park()
+}
+
+/// Sleeps until the machine passes the turn back, by `sleep`. If the thread is parked, an empty
+/// report stands meanwhile, or what it [tells](tell). Where the machine has ended, for ever. Called
+/// by one thread of a PE at a time.
+pub(crate) fn while_asleep<R>(
+    control: &Control,
+    me: usize,
+    sleep: impl FnOnce() -> Option<R>,
+) -> Option<R> {
+    if PARKED.get().is_none() {
+        return sleep();
     }
-    parked
+    TOLD.set(false);
+    let place = nth(control.reports(me), 0);
+    write(place, STANDING, &[]);
+    let woken = sleep()?;
+    // SAFETY: an aligned word of the PE's own place, in the mapping that the PE holds.
+    unsafe { shm::store(place.wrapping_add(offset_of!(Place, question)).cast(), 0u32) };
+    Some(woken)
 }
 
 /// While this value lives, this thread is parked.
@@ -184,7 +195,6 @@ struct Parked;
 impl Drop for Parked {
     fn drop(&mut self) {
         PARKED.set(None);
-        TOLD.set(false);
     }
 }
 

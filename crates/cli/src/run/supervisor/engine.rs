@@ -11,7 +11,7 @@ use super::super::machine::{News, ONE_THREAD, Simulation};
 use super::super::seats::{Start, bind};
 use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
-use super::{MACHINE, Supervisor};
+use super::{MACHINE, Supervisor, TO_HEAR_ALL};
 
 /// What is said after a run in which no PE has called its NIC. Under a shell or an interpreter, a
 /// program of MPI shows only then.
@@ -54,7 +54,7 @@ impl Supervisor {
                         let text = match error.downcast_ref() {
                             Some(Error::Deadlock { at, waits }) => {
                                 if let Some(simulation) = &simulation {
-                                    self.hear_parked(simulation, waits::LONGEST);
+                                    self.hear_parked(simulation, TO_HEAR_ALL);
                                 }
                                 self.describe_deadlock(*at, waits)
                             }
@@ -78,15 +78,16 @@ impl Supervisor {
         }
     }
 
-    /// Has parked PEs say what they wait for, and waits until they have, or until for so long none
-    /// of them has.
-    pub(super) fn hear_parked(&self, simulation: &Simulation, patience: Duration) {
-        let (mut fewest, mut end) = (usize::MAX, Instant::now());
+    /// Has parked PEs say what they wait for, and waits until they have: for the first time after
+    /// the last one has, and for the second in all.
+    pub(super) fn hear_parked(&self, simulation: &Simulation, [patience, most]: [Duration; 2]) {
+        let last = Instant::now() + most;
+        let (mut fewest, mut end) = (usize::MAX, last);
         loop {
             let is_silent = |&pe: &usize| waits::is_silent(&self.processes, pe);
             let silent: Vec<usize> = self.processes.pes().filter(is_silent).collect();
             if silent.len() < fewest {
-                (fewest, end) = (silent.len(), Instant::now() + patience);
+                (fewest, end) = (silent.len(), last.min(Instant::now() + patience));
             }
             if silent.is_empty() || Instant::now() >= end {
                 return;

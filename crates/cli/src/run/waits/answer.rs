@@ -71,16 +71,11 @@ impl Answer {
         }
     }
 
-    /// On a simulated machine, a PE that sleeps and has not said why has just parked, or waits for
-    /// its turn.
-    pub fn explain_sleep(&mut self) {
+    /// On a simulated machine, a PE that sleeps and is not parked waits for its turn.
+    pub fn has_no_turn(&mut self) {
         let sleeps = matches!(self.activity, Activity::Sleeps(_)) && self.waits.is_empty();
         if sleeps && self.standing == Standing::Member {
-            let what = match std::mem::take(&mut self.lost) {
-                0 => "its turn, which another PE has",
-                _ => "what it has not said yet",
-            };
-            self.standing = Standing::Waits(what.into());
+            self.standing = Standing::Waits("its turn, which another PE has".into());
         }
     }
 

@@ -62,7 +62,8 @@ impl Question {
             let joined = matches!(job.state(pe), State::Joined | State::Finalizing);
             joined && count == 0 && processes.runs(pe)
         };
-        let missing = processes.pes().zip(&counts).any(expected);
+        let missing = processes.pes().zip(&counts).any(expected)
+            || processes.pes().any(|pe| self.number == NonZeroU32::MAX && is_silent(processes, pe));
         let settled = !missing && now >= self.seen.1 + SETTLED;
         if !settled && now < self.began + LONGEST {
             return None;
@@ -101,6 +102,7 @@ fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
     let job = processes.job();
     let (count, bytes) = job.answers(pe, question);
     let waits: Vec<Report> = bytes.iter().filter_map(|bytes| Report::read(bytes)).collect();
+    let silent = bytes.iter().filter(|bytes| bytes.is_empty()).count();
     let (activity, threads) = match processes.process(pe).filter(|_| processes.runs(pe)) {
         Some(pid) => activity::of(pid, &waits.iter().map(|wait| wait.thread).collect::<Vec<_>>()),
         None => (Activity::Ended, Threads::default()),
@@ -108,10 +110,15 @@ fn answer(processes: &Processes, pe: usize, question: NonZeroU32) -> Answer {
     let noted = || noted_call(job, pe, processes.process(pe)?, threads.all);
     Answer {
         pe,
-        standing: Standing::from(job.state(pe)),
+        standing: match (Standing::from(job.state(pe)), &activity) {
+            (Standing::Member, Activity::Sleeps(_)) if silent > 0 => {
+                Standing::Waits("what it has not said yet".into())
+            }
+            (standing, _) => standing,
+        },
         activity,
         threads,
-        lost: count.saturating_sub(waits.len()),
+        lost: count.saturating_sub(waits.len() + silent),
         last: if waits.is_empty() { noted().unwrap_or_default() } else { String::new() },
         waits,
     }
