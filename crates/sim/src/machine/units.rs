@@ -101,5 +101,10 @@ mod tests {
         assert_eq!(rate(0.0, "GB/s"), None);
         assert_eq!(rate(1e-9, "MB/s"), None);
         assert_eq!(rate(0.02, "ns/B").unwrap().time(1000), Ps::ns(20));
+        // The product in femtoseconds fits into a word, or does not.
+        let slow = rate(1e-3, "MB/s").unwrap();
+        for bytes in [18_446_744, 18_446_745, 1 << 32] {
+            assert_eq!(slow.time(bytes), Ps(bytes * 1_000_000_000));
+        }
     }
 }
