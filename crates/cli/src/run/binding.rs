@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{available_cpus, cpu_list};
-use rustix::thread::CpuSet;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::spec::Bind;
 
@@ -10,6 +10,8 @@ use super::spec::Bind;
 pub struct Binding {
     /// CPUs, ordered so that those of one core or package are neighbours.
     cpus: Vec<usize>,
+    /// How many of them the PEs may keep busy together: a cgroup may allow less than all.
+    usable: usize,
     share: Share,
 }
 
@@ -49,7 +51,7 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     cpus.sort_by_cached_key(|&cpu| {
         (topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu)
     });
-    Ok(Binding { cpus, share })
+    Ok(Binding { cpus, usable, share })
 }
 
 /// Has a simulated machine run, and its PEs begin, on the CPU on which this thread runs, unless the
@@ -58,7 +60,7 @@ pub fn simulated(wish: Option<Bind>) -> Binding {
     let (mut cpus, here) = (cpu_list(), rustix::thread::sched_getcpu());
     cpus.sort_by_key(|&cpu| cpu != here);
     let share = if let Some(Bind::None) = wish { Share::None } else { Share::First };
-    Binding { cpus, share }
+    Binding { usable: available_cpus().min(cpus.len()), cpus, share }
 }
 
 fn topology(cpu: usize, what: &str) -> Option<i32> {
@@ -67,6 +69,19 @@ fn topology(cpu: usize, what: &str) -> Option<i32> {
         .trim()
         .parse()
         .ok()
+}
+
+/// While it exists, its thread leaves some CPUs to others. Drop it on that thread.
+pub struct Aside {
+    before: CpuSet,
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // As it could leave these CPUs, it can return, unless somebody else has changed what it may
+        // use. Then that counts.
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 impl Binding {
@@ -87,6 +102,22 @@ impl Binding {
         }
     }
 
+    /// Has the calling thread, which is about to start these PEs one after the other, stay on the
+    /// CPUs of the last one meanwhile. On those of an earlier one it would have to wait: the kernel
+    /// lets a program that begins run on.
+    pub fn step_aside(&self, npes: usize) -> Option<Aside> {
+        let Share::Cpus(_) = self.share else { return None };
+        let last = self.cpus(npes.checked_sub(1).filter(|&last| last > 0)?)?;
+        let before = sched_getaffinity(None).ok()?;
+        // Where it may not move, PEs start later and no worse.
+        sched_setaffinity(None, &last).ok().map(|()| Aside { before })
+    }
+
+    /// The number of CPUs that the PEs may keep busy together.
+    pub fn usable(&self) -> usize {
+        self.usable
+    }
+
     /// The CPUs to each of which several PEs are bound.
     pub fn shared_cpus(&self) -> &[usize] {
         match self.share {
@@ -99,7 +130,7 @@ impl Binding {
     /// share, then those that PEs which run at once may use.
     pub fn of_machine(&self) -> Vec<usize> {
         match self.share {
-            Share::First => self.cpus[..available_cpus().min(self.cpus.len())].to_vec(),
+            Share::First => self.cpus[..self.usable].to_vec(),
             _ => Vec::new(),
         }
     }

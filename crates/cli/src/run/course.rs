@@ -338,6 +338,7 @@ impl Course {
         if let Some(signal) = self.interrupted.filter(|_| self.status.is_some()) {
             self.say(&format!("the job was ended by {}", memonet_core::signal_name(signal)));
         }
+        self.writer.close();
     }
 
     /// How PEs have failed.

@@ -25,7 +25,7 @@ pub struct Family {
     /// Children that this process had before the job, and its guard.
     not_ours: HashSet<Pid>,
     /// Dropped when all others have ended: after that, a signal may end this process.
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl Family {
@@ -37,7 +37,7 @@ impl Family {
         not_ours.insert(guard.pid());
         let was_reaper = child_subreaper().unwrap_or(None);
         set_child_subreaper(Some(getpid())).context("prctl(PR_SET_CHILD_SUBREAPER)")?;
-        Ok(Family { was_reaper, not_ours, _guard: guard })
+        Ok(Family { was_reaper, not_ours, guard })
     }
 
     /// Collects orphans that have ended, up to the first child that is a PE, or that is not the
@@ -75,6 +75,7 @@ impl Family {
             }));
             spared.extend(refused.into_iter().chain(killed));
         }
+        self.guard.dismiss();
         told
     }
 }

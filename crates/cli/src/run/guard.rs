@@ -102,13 +102,19 @@ impl Guard {
         marks.push(&self.mark);
         (ENV_MARK.into(), marks)
     }
+
+    /// Ends the guard, when no process of the job is left. It ends while this process does other
+    /// things; `drop` waits for it.
+    pub fn dismiss(&self) {
+        // SIGKILL ends even a stopped guard. The process id is still its own, because it is not
+        // collected yet.
+        let _ = kill_process(self.pid, Signal::KILL);
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The job has ended. SIGKILL ends even a stopped guard. The process id is still its own,
-        // because it is not collected yet.
-        let _ = kill_process(self.pid, Signal::KILL);
+        self.dismiss();
         // SAFETY: the null pointer asks for no status.
         unsafe {
             while libc::waitpid(self.pid.as_raw_pid(), std::ptr::null_mut(), libc::__WCLONE) < 0

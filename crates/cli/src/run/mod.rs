@@ -58,7 +58,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use memonet_core::unstable::launch::{JobFile, available_cpus};
+use memonet_core::unstable::launch::JobFile;
 use memonet_core::unstable::{log, settings};
 
 pub use args::{Args, spell_out};
@@ -168,7 +168,7 @@ fn start_here(spec: Spec) -> Result<Outcome> {
     // is left behind.
     let signals = signals::Signals::catch()?;
     let guard = guard::Guard::post(guard::Beats::default())?;
-    let cpus = if plan.is_some() { 1 } else { available_cpus() };
+    let cpus = if plan.is_some() { 1 } else { binding.usable() };
     let job = JobFile::create_with(npes, cpus, segment)?;
     let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
     if let Some(passages) = &passages {
@@ -197,7 +197,10 @@ fn start_here(spec: Spec) -> Result<Outcome> {
             supervisor.job().keep_asking();
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.of_machine())?)?
         }
-        None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
+        None => {
+            let _aside = binding.step_aside(npes);
+            (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?
+        }
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let (mut outcome, fates) = supervisor.watch(&mut starts)?;

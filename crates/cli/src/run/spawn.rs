@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
@@ -46,7 +47,8 @@ pub struct Extras {
 
 /// What the starts of all PEs have in common.
 pub struct Spawner {
-    stack: Vec<u8>,
+    /// Never read, so that a start writes to few pages of it.
+    stack: Vec<MaybeUninit<u8>>,
     null: File,
     /// The variables that all PEs share.
     environment: Vec<CString>,
@@ -81,7 +83,7 @@ impl Spawner {
             environment.remove(OsStr::new(name));
         }
         Ok(Spawner {
-            stack: vec![0; STACK_BYTES],
+            stack: vec![MaybeUninit::uninit(); STACK_BYTES],
             null: File::open("/dev/null").context("/dev/null")?,
             environment: environment
                 .iter()
@@ -153,7 +155,7 @@ impl Spawner {
 
 /// Runs [`child`] in a new process. Returns when that process has become another program, or has
 /// failed.
-fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, OwnedFd)> {
+fn clone_with(stack: &mut [MaybeUninit<u8>], order: &mut Order<'_>) -> io::Result<(Pid, OwnedFd)> {
     // No signal may be handled in the child while it shares our memory.
     let all = nix::sys::signal::SigSet::all();
     let before = all.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;

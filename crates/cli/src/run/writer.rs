@@ -161,6 +161,13 @@ impl Writer {
         !queue.paused
     }
 
+    /// Has the thread end once it has written all output so far, which is the last.
+    pub fn close(&mut self) {
+        self.flush();
+        self.shared.queue().closed = true;
+        self.shared.changed.notify_one();
+    }
+
     /// Becomes readable when reading may continue, or an output is broken.
     pub fn news(&self) -> BorrowedFd<'_> {
         self.shared.news.as_fd()
@@ -265,9 +272,7 @@ fn label(source: Source) -> String {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.flush();
-        self.shared.queue().closed = true;
-        self.shared.changed.notify_one();
+        self.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

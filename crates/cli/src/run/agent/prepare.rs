@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use anyhow::{Result, bail};
 use memonet_control::messages::{Findings, Order};
-use memonet_core::unstable::launch::{available_cpus, heap_size, page_size};
+use memonet_core::unstable::launch::{heap_size, page_size};
 use memonet_fabrics::between::Between;
 use rustix::process::Rlimit;
 
@@ -62,7 +62,7 @@ pub fn prepare(order: &Order) -> Result<Ready> {
     let provider = libfabric::find(&Between::asked()?)?;
     let listening = Listening::bind(order.interface.clone())?;
     let findings = Findings {
-        cpus: available_cpus() as u32,
+        cpus: binding.usable() as u32,
         heap,
         addresses: listening.addresses(),
         architecture: std::env::consts::ARCH.into(),

@@ -146,6 +146,7 @@ impl<'a> Watch<'a> {
         let mut processes = Processes::new(first, family, job);
         processes.order_elsewhere();
         let mut started = Started::default();
+        let aside = ready.binding.step_aside(near);
         for pe in first..first + near {
             let seat = switchboard.seat(pe)?;
             let child = started.start(pe, seat, &mut starts, processes.job())?;
@@ -155,6 +156,7 @@ impl<'a> Watch<'a> {
             processes.adopt(child.pid, child.pidfd, &line.events)?;
             started.outputs.push([Some(child.stdout), Some(child.stderr)]);
         }
+        drop(aside);
         for text in ready.notes {
             line.send(&ToLauncher::Say { text });
         }
