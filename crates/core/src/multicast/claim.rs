@@ -1,9 +1,9 @@
 //! The calls of programs: blocks of elements, copied or in place.
 
-use super::Multicast;
 use super::reader::{Reader, Record};
 use super::ring::Fragment;
 use super::writer::{Room, Writer};
+use super::{End, Multicast};
 use crate::base::error::{Call, Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
@@ -19,6 +19,17 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
+        if let End::Writer(writer) = &mut self.end
+            && writer.publish_at_once(block)
+        {
+            return Ok(());
+        }
+        self.publish_in_general(block)
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn publish_in_general(&mut self, block: &[T]) -> Result<()> {
         let call = Call::here("Multicast::publish", self.pe, None);
         call.of(move || {
             let _call = self.writer()?.pe.begin(call.name, call.at, None);
@@ -82,6 +93,17 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
+        if let Some((record, _)) = self.next_at_once()
+            && self.take(record, to).is_ok()
+        {
+            return Ok(());
+        }
+        self.recv_in_general(to)
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn recv_in_general(&mut self, to: &mut Vec<T>) -> Result<()> {
         let call = Call::here("Multicast::recv", self.pe, None);
         call.of(move || {
             let _call = self.reader()?.pe.begin(call.name, call.at, None);
@@ -137,6 +159,15 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     #[track_caller]
     pub fn peek(&mut self) -> Result<Peek<'_, T>> {
+        match self.next_at_once() {
+            Some((record, at)) => Ok(Peek::in_place(self, record, at)),
+            None => self.peek_in_general(),
+        }
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn peek_in_general(&mut self) -> Result<Peek<'_, T>> {
         let call = Call::here("Multicast::peek", self.pe, None);
         call.of(move || {
             let _call = self.reader()?.pe.begin(call.name, call.at, None);
@@ -175,6 +206,18 @@ impl<T: Plain> Multicast<T> {
         })
     }
 
+    /// The next record and its address, if it comes soon and [is
+    /// plain](Reader::next_at_once). Its length is one of elements.
+    #[inline(always)]
+    fn next_at_once(&mut self) -> Option<(Record, *const u8)> {
+        if self.assembled {
+            return None;
+        }
+        let End::Reader(reader) = &mut self.end else { return None };
+        let len = reader.next_at_once().filter(|len| len.is_multiple_of(size_of::<T>()))?;
+        Some((Record { len, part: Fragment::WHOLE }, reader.block()))
+    }
+
     /// Copies a whole block, and consumes it.
     #[inline]
     fn take(&mut self, record: Record, to: &mut Vec<T>) -> Result<()> {
@@ -184,18 +227,18 @@ impl<T: Plain> Multicast<T> {
 
     #[inline(always)]
     fn show(&mut self, record: Record) -> Result<Peek<'_, T>> {
-        let len = elements::<T>(record)?;
+        elements::<T>(record)?;
         let reader = self.reader()?;
         reader.show()?;
-        let at: *const T = reader.block().cast();
-        Ok(Peek { channel: self, at, len, record: Some(record) })
+        let at = reader.block();
+        Ok(Peek::in_place(self, record, at))
     }
 
     /// Appends a record to the parts of its block. The first record replaces the parts of a block
     /// that was given up.
     fn append(&mut self, record: Record) -> Result<()> {
         let Multicast { end, block, .. } = self;
-        let super::End::Reader(reader) = end else {
+        let End::Reader(reader) = end else {
             return Err(Error::misuse("this PE is no reader of this multicast channel"));
         };
         if record.part.first {
@@ -268,6 +311,7 @@ fn publish<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
     // published; `block` is private memory.
     unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
     writer.publish(room, bytes, Fragment::WHOLE);
+    writer.reach_ahead();
     Ok(())
 }
 
@@ -382,27 +426,32 @@ pub struct Peek<'a, T> {
     channel: &'a mut Multicast<T>,
     at: *const T,
     len: usize,
-    /// `None` where the block is in the channel's private memory.
-    record: Option<Record>,
+    /// Whether the block is a whole record in the ring. Else it is in the channel's private memory.
+    in_place: bool,
 }
 
 shows!([T] Peek<'_, T> as "Peek", |it| len = it.len);
 
 impl<'a, T: Plain> Peek<'a, T> {
     fn assembled(channel: &'a mut Multicast<T>) -> Self {
-        Peek { at: channel.block.as_ptr(), len: channel.block.len(), channel, record: None }
+        Peek { at: channel.block.as_ptr(), len: channel.block.len(), channel, in_place: false }
+    }
+
+    /// A record of whole elements.
+    #[inline(always)]
+    fn in_place(channel: &'a mut Multicast<T>, record: Record, at: *const u8) -> Self {
+        Peek { channel, at: at.cast(), len: record.len / size_of::<T>(), in_place: true }
     }
 
     /// Consumes the block. The next one follows, and the writer may reuse the memory.
     #[inline]
     pub fn pop(self) {
-        match self.record {
-            Some(record) => {
-                if let super::End::Reader(reader) = &mut self.channel.end {
-                    reader.consume(record);
-                }
-            }
-            None => self.channel.forget_assembled(),
+        if !self.in_place {
+            return self.channel.forget_assembled();
+        }
+        if let End::Reader(reader) = &mut self.channel.end {
+            let len = self.len * size_of::<T>();
+            reader.consume(Record { len, part: Fragment::WHOLE });
         }
     }
 }

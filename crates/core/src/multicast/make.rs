@@ -645,6 +645,7 @@ impl Channel<'_> {
             lap: Lap::FIRST,
             position: 0,
             limit: 0,
+            at_once: 0,
             readers: here.iter().map(peer).collect(),
             watched: self.readers.to_vec(),
             onward,
@@ -705,14 +706,18 @@ impl Channel<'_> {
         reporting: Reporting,
         sources: Vec<usize>,
     ) -> Reader {
+        let counters = self.pe.count_channel(ObjectKind::Reader);
+        let drops = self.options.drop_slow.is_some();
+        let watched = drops || counters.is_some() || self.pe.recorder().is_some();
         Reader {
+            plain: !watched && matches!(reporting, Reporting::Writer(..)),
             pe: self.pe.clone(),
-            counters: self.pe.count_channel(ObjectKind::Reader),
+            counters,
             ring,
             position: 0,
             reported: 0,
             reporting,
-            line: line.filter(|_| self.options.drop_slow.is_some()),
+            line: line.filter(|_| drops),
             sources,
             writer: self.writer,
             gather: Gather::default(),

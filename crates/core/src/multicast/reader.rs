@@ -29,6 +29,9 @@ pub(super) struct Reader {
     /// The position that was reported last.
     pub(super) reported: u64,
     pub(super) reporting: Reporting,
+    /// Whether a record that has come needs nothing but to be read: nobody relays it, records it,
+    /// or may overwrite it meanwhile.
+    pub(super) plain: bool,
     /// The line that says that this reader was dropped, on a channel that drops readers.
     pub(super) line: Option<PositionLine>,
     /// PEs whose death ends waits: the writer, and PEs that relay its log.
@@ -177,6 +180,29 @@ impl Reader {
         Ok(calls::within(call.name, Some(call.at), None, || self.wait())?)
     }
 
+    /// Waits a little for the next record, in a call of the program, and gives its length. `None`:
+    /// it has not come, or has to be looked at by [`next`](Self::next). From the look that finds it
+    /// to the caller each instruction adds to a short block's latency.
+    #[inline(always)]
+    pub(super) fn next_at_once(&mut self) -> Option<usize> {
+        if !self.plain {
+            return None;
+        }
+        let mut word = self.ring.word(self.position);
+        if word == 0 {
+            word = self.first_looks();
+        }
+        self.ring.whole(self.position, word)
+    }
+
+    /// The next record's header; 0 if it does not come soon.
+    #[inline(never)]
+    fn first_looks(&mut self) -> u64 {
+        self.catch_up();
+        let look = || Some(self.ring.word(self.position)).filter(|&word| word != 0);
+        wait::first_looks(&self.pe, &mut { look }).unwrap_or(0)
+    }
+
     /// There is no next record yet, in a call that waits for it.
     fn catch_up(&mut self) {
         let near = matches!(self.reporting, Reporting::Writer(..) | Reporting::Node(_));
@@ -230,17 +256,24 @@ impl Reader {
     /// Consumes the next record.
     #[inline]
     pub(super) fn consume(&mut self, record: Record) {
-        if let Some(counters) = &self.counters {
-            counters.passed(record.len, record.part.last);
-        }
         self.position += self.ring.record(record.len);
         self.gather.passed();
-        if let Reporting::Node(node) | Reporting::Host { node, .. } = &self.reporting {
-            node.hide();
+        if !self.plain {
+            self.tell_consumed(record);
         }
         // M4.
         if self.position - self.reported >= self.ring.report_after() {
             self.report();
+        }
+    }
+
+    #[inline(never)]
+    fn tell_consumed(&self, record: Record) {
+        if let Some(counters) = &self.counters {
+            counters.passed(record.len, record.part.last);
+        }
+        if let Reporting::Node(node) | Reporting::Host { node, .. } = &self.reporting {
+            node.hide();
         }
     }
 

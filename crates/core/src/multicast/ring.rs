@@ -25,6 +25,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::shm;
+use std::cmp::Ordering;
 
 const FIRST: u64 = 1;
 const MORE: u64 = 2;
@@ -160,6 +161,18 @@ impl Ring {
         if left < record || crosses && ends_lap() { left } else { 0 }
     }
 
+    /// Bytes from `position` on, before which records that end there need no padding.
+    pub(super) fn run(&self, position: u64) -> u64 {
+        let left = self.left(position);
+        let at = self.len - left;
+        match at.cmp(&self.lap) {
+            Ordering::Less => self.lap - at,
+            // Here the padding depends on the record.
+            Ordering::Equal => 0,
+            Ordering::Greater => left,
+        }
+    }
+
     /// Lines of a short lap.
     pub(super) fn lap_lines(&self) -> u64 {
         self.lap / 64
@@ -200,8 +213,8 @@ impl Ring {
     #[inline]
     pub(super) fn whole(&self, position: u64, word: u64) -> Option<usize> {
         let len = word >> 3;
-        (word & 7 == WHOLE && len <= self.left(position).saturating_sub(self.unit))
-            .then_some(len as usize)
+        // `position` is a multiple of the unit, so that a header fits.
+        (word & 7 == WHOLE && len + self.unit <= self.left(position)).then_some(len as usize)
     }
 
     /// Decodes a word that is not 0 as the header of a record at `position`, and checks all of it.
@@ -277,6 +290,7 @@ mod tests {
                 let size = size.min(ring.most());
                 let record = ring.record(size);
                 let padding = ring.padding(position, record, || stream);
+                prop_assert!(record > ring.run(position) || padding == 0);
                 prop_assert!(padding < record || !stream && padding + 2 * record >= ring.len() - (1 << lap));
                 if padding > 0 {
                     let word = Header::Padding { len: padding as usize }.to_word();

@@ -32,7 +32,7 @@ const ALONE: u32 = 256;
 #[derive(Default)]
 pub(super) struct Gather {
     /// Records since the reader last caught up.
-    records: u32,
+    records: u64,
     /// When it went on after that.
     since: u64,
     /// Records that came alone, each waited for.
@@ -43,7 +43,7 @@ impl Gather {
     /// A record is consumed.
     #[inline(always)]
     pub(super) fn passed(&mut self) {
-        self.records = self.records.saturating_add(1);
+        self.records += 1;
     }
 
     /// The reader has caught up: it stays behind for a moment if that is of use.
@@ -62,7 +62,7 @@ impl Gather {
     fn is_of_use(&mut self, now: u64) -> bool {
         let records = std::mem::take(&mut self.records);
         let taken = now.wrapping_sub(std::mem::replace(&mut self.since, now));
-        if taken >= APART_CYCLES * u64::from(records) {
+        if taken >= APART_CYCLES.saturating_mul(records) {
             return false; // G1
         }
         if records == 1 {

@@ -8,7 +8,7 @@ use super::stream::Lap;
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
-use crate::base::shm;
+use crate::base::shm::{self, Plain};
 use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
@@ -30,6 +30,9 @@ pub(super) struct Writer {
     pub(super) position: u64,
     /// Records that end here, with the zero behind them, need no look at the readers.
     pub(super) limit: u64,
+    /// Whole blocks whose records end here, with the zero behind them, can be published at once
+    /// ([`publish_at_once`](Self::publish_at_once)).
+    pub(super) at_once: u64,
     /// Readers of this ring that are still taken into account.
     pub(super) readers: Vec<Peer>,
     /// Readers without which the writer goes on.
@@ -140,6 +143,50 @@ impl Writer {
         self.ring.block(self.position + room.padding)
     }
 
+    /// Publishes a whole block, if nothing has to be done for it but to store it: no look, no
+    /// padding, nobody that records it or sends it on. False if nothing was done. Between a call of
+    /// a program and its store, each instruction adds to a short block's latency.
+    #[inline(always)]
+    pub(super) fn publish_at_once<T: Plain>(&mut self, block: &[T]) -> bool {
+        let (start, len) = (self.position, size_of_val(block));
+        let end = start + self.ring.record(len);
+        if end + 8 > self.at_once {
+            return false;
+        }
+        // SAFETY: up to `at_once` the ring is one piece, and no reader reads there before the
+        // header says so (M1, M3); `block` is private memory.
+        unsafe { shm::copy(self.ring.block(start), block.as_ptr().cast(), len) };
+        self.store_header(start, end, len, Fragment::WHOLE);
+        self.position = end;
+        self.wake_readers();
+        self.prefetch_next();
+        true
+    }
+
+    /// Has blocks be published at once from here on, as far as that goes.
+    pub(super) fn reach_ahead(&mut self) {
+        self.at_once = match self.onward {
+            Onward::Here if self.counters.is_none() && self.pe.recorder().is_none() => {
+                self.limit.min(self.position + self.ring.run(self.position))
+            }
+            _ => 0,
+        };
+    }
+
+    /// Stores the header of the record from `start` to `end`, whose block is complete.
+    #[inline(always)]
+    fn store_header(&self, start: u64, end: u64, len: usize, part: Fragment) {
+        self.ring.set_word(end, 0); // M2
+        self.ring.set_word(start, Header::Block { len, part }.to_word()); // M1
+    }
+
+    /// The zero behind the next record often lies in another line, for which its header must not
+    /// wait.
+    #[inline(always)]
+    fn prefetch_next(&self) {
+        shm::prefetch_to_write(self.ring.at(self.position + 64));
+    }
+
     /// Publishes the record, whose block is complete.
     #[inline(always)]
     pub(super) fn publish(&mut self, room: Room, len: usize, part: Fragment) {
@@ -148,8 +195,7 @@ impl Writer {
         }
         let start = self.position + room.padding;
         let end = start + self.ring.record(len);
-        self.ring.set_word(end, 0); // M2
-        self.ring.set_word(start, Header::Block { len, part }.to_word()); // M1
+        self.store_header(start, end, len, part);
         if room.padding > 0 {
             let padding = Header::Padding { len: room.padding as usize };
             self.ring.set_word(self.position, padding.to_word());
@@ -165,9 +211,7 @@ impl Writer {
                 self.wake_readers();
             }
         }
-        // The zero behind the next record often lies in another line, for which its header must not
-        // wait.
-        shm::prefetch_to_write(self.ring.at(end + 64));
+        self.prefetch_next();
     }
 
     /// Wakes readers that sleep (M4).
