@@ -78,8 +78,8 @@ pub struct Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // As it could leave these CPUs, it can return, unless somebody else has changed what it may
-        // use. Then that counts.
+        // As it could leave these CPUs, it can return, unless its cpuset has lost them. Then the
+        // kernel has chosen others.
         let _ = sched_setaffinity(None, &self.before);
     }
 }

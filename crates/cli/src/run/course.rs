@@ -323,8 +323,8 @@ impl Course {
         true
     }
 
-    /// After the end of all processes: passes on the last output. `left` has messages of processes
-    /// that could not be ended.
+    /// After the end of all processes: passes on the last output, after which there is none. `left`
+    /// has messages of processes that could not be ended.
     pub fn finish(&mut self, left: Vec<String>) {
         for pe in 0..self.pes.len() {
             self.read_all(pe, false);

@@ -4,9 +4,11 @@ use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
 use super::{Broadcast, Span, SymmetricRange, check_apart, check_disjoint, check_length};
 use crate::base::error::{Quick, Result};
-use crate::base::shm::Plain;
+use crate::base::shm::{self, Plain};
 use crate::team::Team;
+use crate::team::at_once::Named;
 use crate::wait::yield_hint;
+use std::panic::Location;
 
 impl Team {
     /// Copies `from` of the member with rank `root` to `to` of every member, the root included.
@@ -43,7 +45,56 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.collective("Team::broadcast_into", || {
+        let call = Named { name: "Team::broadcast_into", at: Location::caller() };
+        if let Some((into, here, bytes)) = self.short_pair(to, from).filter(|_| root < self.len()) {
+            // SAFETY: places of this PE, equally long.
+            let ended = unsafe { self.broadcast_at_once(Some(&call), root, into, here, bytes) };
+            if let Some(ended) = ended {
+                return ended.map_err(|error| *error);
+            }
+        }
+        self.broadcast_in_general(call, root, to, from)
+    }
+
+    /// A broadcast by lines, if nothing else has to be done. `None`: nothing was done.
+    ///
+    /// # Safety
+    /// `into` and `here` are places of this PE of so many bytes. Where they overlap in part, `into`
+    /// gets the mixture of bytes that the module's head describes.
+    #[inline(always)]
+    unsafe fn broadcast_at_once(
+        &self,
+        call: Option<&Named>,
+        root: usize,
+        into: *mut u8,
+        here: *const u8,
+        bytes: usize,
+    ) -> Option<Quick<()>> {
+        let source = if self.rank() == root {
+            // SAFETY: as the caller promises.
+            unsafe { self.send_at_once(call, here, bytes) }.then_some(here)?
+        } else {
+            match self.hear_at_once(call, root, bytes)? {
+                Ok(lines) => lines.of(root),
+                Err(error) => return Some(Err(error)),
+            }
+        };
+        if source != into.cast_const() {
+            // SAFETY: a line or a place of this PE, and another place; as in `take`.
+            unsafe { shm::copy(into, source, bytes) };
+        }
+        Some(Ok(()))
+    }
+
+    #[inline(never)]
+    fn broadcast_in_general<T: Plain>(
+        &self,
+        call: Named,
+        root: usize,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
+        self.collective_at(call.name, call.at, || {
             let (to, from) = (self.own(to)?, self.own(from)?);
             self.check_call(
                 "broadcast_into",
@@ -65,6 +116,13 @@ impl Team {
         self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         if self.goes_by_lines(from.bytes) {
+            let into = if self.rank() == root { what.own_to(root) } else { to };
+            let (into, here) = (self.here(into), self.here(from).cast_const());
+            // SAFETY: places of this PE, equally long.
+            let ended = unsafe { self.broadcast_at_once(None, root, into, here, from.bytes) };
+            if let Some(ended) = ended {
+                return Ok(ended?);
+            }
             return Ok(self.hand_out(Algorithm::Line, what, |_| from)?);
         }
         let call = Call::Broadcast { bytes: from.bytes };

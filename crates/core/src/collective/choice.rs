@@ -262,7 +262,7 @@ impl Team {
     /// Whether a call in which a member gives another so many bytes goes by lines without another
     /// question: [`choose`](Self::choose) says the same, and logs nothing.
     #[inline(always)]
-    pub(super) fn goes_by_lines(&self, bytes: usize) -> bool {
+    pub(crate) fn goes_by_lines(&self, bytes: usize) -> bool {
         self.steps().is_short(bytes) && !is_on(Level::Debug)
     }
 

@@ -106,7 +106,7 @@ pub use operator::{
 };
 
 use crate::base::error::{Error, Quick, Result};
-use crate::base::layout::EAGER_BYTES;
+use crate::base::layout::{EAGER_BYTES, LINE};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
 use crate::endpoint::belongs::check_together;
@@ -301,6 +301,20 @@ impl Team {
     fn own<T>(&self, span: Span<'_, T>) -> Quick<SymmetricRange> {
         check_together(&**self.pe(), span.window)?;
         Ok(span.place)
+    }
+
+    /// Addresses of the destination and the source of a call that may go by lines, and their bytes:
+    /// spans of this team's job and PE, equally long and apart.
+    #[inline(always)]
+    fn short_pair<T: Plain>(
+        &self,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Option<(*mut u8, *const u8, usize)> {
+        let (to, from) = (self.own(to).ok()?, self.own(from).ok()?);
+        let is_short = from.bytes <= LINE && to.bytes == from.bytes && size_of::<T>() > 0;
+        (is_short && to.is_apart(from))
+            .then(|| (self.here(to), self.here(from).cast_const(), to.bytes))
     }
 
     /// Checks that places lie inside of this job's segments: they may have been made in another

@@ -14,8 +14,10 @@ use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange, check_apart
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::{self, Plain};
 use crate::team::Team;
+use crate::team::at_once::Named;
 use crate::team::compare::short_type;
 use std::mem::MaybeUninit;
+use std::panic::Location;
 
 /// Makes the team unusable for this PE when an operator panics: dropped by nothing else. The PE has
 /// left the call in its midst, and the others would take its next call for the rest of this one.
@@ -57,7 +59,31 @@ impl Team {
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Result<()> {
-        self.collective("Team::all_reduce_into", || self.combined(operator, Goal::All, to, from))
+        let call = Named { name: "Team::all_reduce_into", at: Location::caller() };
+        if let Some((into, here, bytes)) = self.short_pair(to, from) {
+            // SAFETY: a place of this PE.
+            match unsafe { self.meet_at_once(Some(&call), here, bytes) } {
+                Some(Ok(lines)) => {
+                    // SAFETY: places of this PE, of as many whole elements as the lines have.
+                    unsafe { self.combine_lines(&operator, &lines, here, into, bytes) };
+                    return Ok(());
+                }
+                Some(Err(error)) => return Err(*error),
+                None => {}
+            }
+        }
+        self.all_reduce_in_general(call, operator, to, from)
+    }
+
+    #[inline(never)]
+    fn all_reduce_in_general<T: Plain>(
+        &self,
+        call: Named,
+        operator: impl Operator<T>,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
+        self.collective_at(call.name, call.at, || self.combined(operator, Goal::All, to, from))
     }
 
     /// Combines the elements of all members, in the order of ranks; the member with rank `root`
@@ -241,6 +267,25 @@ impl Team {
         from: SymmetricRange,
     ) -> Quick<()> {
         let (lines, here, into) = self.exchange_lines(to, from)?;
+        // SAFETY: as the caller promises.
+        unsafe { self.combine_lines(&operator, &lines, here, into, from.bytes) };
+        Ok(())
+    }
+
+    /// Combines the elements in all members' lines, and this member's own at `here`.
+    ///
+    /// # Safety
+    /// `here` and `into` are places of this PE of so many bytes. They are whole elements, and fit a
+    /// line. Any bytes are a value of `T`.
+    #[inline(always)]
+    unsafe fn combine_lines<T: Copy>(
+        &self,
+        operator: &impl Operator<T>,
+        lines: &Lines,
+        here: *const u8,
+        into: *mut u8,
+        bytes: usize,
+    ) {
         let me = self.rank();
         let mut sums = MaybeUninit::<super::Aligned>::uninit();
         let sums = sums.as_mut_ptr().cast::<u8>();
@@ -255,7 +300,7 @@ impl Team {
             }
         };
         let unwound = NoPanic(self);
-        for at in (0..from.bytes).step_by(size_of::<T>()) {
+        for at in (0..bytes).step_by(size_of::<T>()) {
             let sum = (1..self.len())
                 .fold(given(0, at), |sum, rank| operator.combine(sum, given(rank, at)));
             // SAFETY: the block is private, and longer than a line.
@@ -264,8 +309,7 @@ impl Team {
         std::mem::forget(unwound);
         // SAFETY: the place lies in this PE's segment. It is as long as the elements, all of which
         // have been written above.
-        unsafe { shm::copy(into, sums, from.bytes) };
-        Ok(())
+        unsafe { shm::copy(into, sums, bytes) };
     }
 
     /// Sends all members what is in `from`, and awaits theirs. Gives the addresses of `from` and
@@ -277,10 +321,18 @@ impl Team {
     ) -> Quick<(Lines, *const u8, *mut u8)> {
         self.check_places(to, from)?;
         self.note_call(from.bytes);
-        let step = self.step(true)?;
-        self.notify(step, 0..self.len(), |_| from)?;
-        self.meet(step)?;
-        Ok((self.lines(step), self.here(from), self.here(to)))
+        let (here, into) = (self.here(from).cast_const(), self.here(to));
+        // SAFETY: a place of this PE.
+        let lines = match unsafe { self.meet_at_once(None, here, from.bytes) } {
+            Some(lines) => lines?,
+            None => {
+                let step = self.step(true)?;
+                self.notify(step, 0..self.len(), |_| from)?;
+                self.meet(step)?;
+                self.lines(step)
+            }
+        };
+        Ok((lines, here, into))
     }
 
     /// Reductions and scans of any kind.

@@ -84,6 +84,13 @@ impl Note {
         self.step();
     }
 
+    /// A whole call, which has ended.
+    #[inline(always)]
+    fn passed(&self, call: InCall) {
+        self.begin(call);
+        self.step();
+    }
+
     fn current(&self) -> Option<InCall> {
         self.is_in_call().then(|| InCall {
             name: self.name.get(),
@@ -97,6 +104,16 @@ impl Note {
 /// The call that this thread is in.
 pub(crate) fn current() -> Option<InCall> {
     NOTE.with(Note::current)
+}
+
+/// Notes a call that does not wait, as one that has ended; not in a call of which it is a part.
+#[inline(always)]
+pub(crate) fn note_ended(name: &'static str, at: &'static Location<'static>) {
+    NOTE.with(|note| {
+        if !note.is_in_call() {
+            note.passed(InCall { name, at: Some(at), window: None, team: None });
+        }
+    });
 }
 
 /// Makes a call that may wait.

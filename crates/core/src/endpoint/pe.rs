@@ -283,19 +283,18 @@ impl Pe {
         window: Option<&'static Location<'static>>,
         call: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        self.call_of(name, window, call)
+        self.call_of(name, Location::caller(), window, call)
     }
 
     /// [`call`](Self::call) of a function with errors of its own form.
     #[inline(always)]
-    #[track_caller]
     fn call_of<R, E: Into<Error>>(
         &self,
         name: &'static str,
+        at: &'static Location<'static>,
         window: Option<&'static Location<'static>>,
         call: impl FnOnce() -> std::result::Result<R, E>,
     ) -> Result<R> {
-        let at = Location::caller();
         let _recording = self.begin(name, at, window);
         Call { name, pe: self.me, at, window }.of_any(call)
     }
@@ -316,14 +315,13 @@ impl Pe {
 
     /// [`waiting_call`](Self::waiting_call) of a collective call.
     #[inline(always)]
-    #[track_caller]
     pub(crate) fn collective_call<R>(
         &self,
         name: &'static str,
+        at: &'static Location<'static>,
         call: impl FnOnce() -> Quick<R>,
     ) -> Result<R> {
-        let at = Location::caller();
-        self.call_of(name, None, || calls::within(name, Some(at), None, call))
+        self.call_of(name, at, None, || calls::within(name, Some(at), None, call))
     }
 
     #[inline]

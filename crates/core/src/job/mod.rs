@@ -160,7 +160,7 @@ impl Job {
     /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.world.collective("Job::barrier", || self.world.pass_barrier())
+        self.world.barrier_named("Job::barrier")
     }
 
     /// Orders this PE's writes: at each PE, the writes before this call become visible before the

@@ -710,7 +710,9 @@ impl Channel<'_> {
         let drops = self.options.drop_slow.is_some();
         let watched = drops || counters.is_some() || self.pe.recorder().is_some();
         Reader {
-            plain: !watched && matches!(reporting, Reporting::Writer(..)),
+            plain: !watched
+                && !self.pe.is_simulated()
+                && matches!(reporting, Reporting::Writer(..)),
             pe: self.pe.clone(),
             counters,
             ring,

@@ -30,7 +30,7 @@ pub(super) struct Reader {
     pub(super) reported: u64,
     pub(super) reporting: Reporting,
     /// Whether a record that has come needs nothing but to be read: nobody relays it, records it,
-    /// or may overwrite it meanwhile.
+    /// or may overwrite it meanwhile, and a look takes no virtual time.
     pub(super) plain: bool,
     /// The line that says that this reader was dropped, on a channel that drops readers.
     pub(super) line: Option<PositionLine>,
@@ -185,7 +185,8 @@ impl Reader {
     /// to the caller each instruction adds to a short block's latency.
     #[inline(always)]
     pub(super) fn next_at_once(&mut self) -> Option<usize> {
-        if !self.plain {
+        // A call that may wait wakes those to which this PE has written.
+        if !self.plain || self.pe.may_have_written() {
             return None;
         }
         let mut word = self.ring.word(self.position);

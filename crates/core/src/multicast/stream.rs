@@ -49,6 +49,9 @@ impl Gather {
     /// The reader has caught up: it stays behind for a moment if that is of use.
     #[inline(never)]
     pub(super) fn caught_up(&mut self) {
+        if self.records == 0 {
+            return; // It has said so before in this wait.
+        }
         let now = cycles();
         if !self.is_of_use(now) {
             return;

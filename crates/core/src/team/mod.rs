@@ -2,6 +2,7 @@
 
 mod agree;
 mod among;
+pub(crate) mod at_once;
 pub(crate) mod compare;
 pub(crate) mod forced;
 pub(crate) mod network;
@@ -21,10 +22,11 @@ use crate::endpoint::copies::Copies;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::events::TextId;
-use crate::sync::barrier::{Algorithm, Barrier, rank_of};
+use crate::sync::barrier::{Algorithm, AtOnce, Barrier, rank_of};
 use forced::Forced;
 use network::Network;
 use std::convert::Infallible;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use steps::Steps;
@@ -156,7 +158,39 @@ impl Team {
         name: &'static str,
         call: impl FnOnce() -> Quick<R>,
     ) -> Result<R> {
-        self.pe.collective_call(name, || self.count_call(call))
+        self.collective_at(name, Location::caller(), call)
+    }
+
+    #[inline(always)]
+    pub(crate) fn collective_at<R>(
+        &self,
+        name: &'static str,
+        at: &'static Location<'static>,
+        call: impl FnOnce() -> Quick<R>,
+    ) -> Result<R> {
+        self.pe.collective_call(name, at, || self.count_call(call))
+    }
+
+    /// Notes and counts a collective call that is no part of another one, as one that has ended: it
+    /// may not have to wait. If it does, [`collective_after_all`](Self::collective_after_all) takes
+    /// that back.
+    #[inline(always)]
+    fn count_passed(&self, name: &'static str, at: &'static Location<'static>) {
+        calls::note_ended(name, at);
+        self.calls.store(self.calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The rest of a call that was counted as passed.
+    #[cold]
+    #[inline(never)]
+    fn collective_after_all<R>(
+        &self,
+        name: &'static str,
+        at: &'static Location<'static>,
+        rest: impl FnOnce() -> Quick<R>,
+    ) -> Result<R> {
+        self.calls.store(self.calls.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        self.collective_at(name, at, rest)
     }
 
     /// Counts a collective call, unless it is a part of another one. One that has failed does not
@@ -279,7 +313,30 @@ impl Team {
     /// [`Error::PeerFailed`] when a member is gone.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.collective("Team::barrier", || self.pass_barrier())
+        self.barrier_named("Team::barrier")
+    }
+
+    /// [`barrier`](Self::barrier), by another name of the program.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn barrier_named(&self, name: &'static str) -> Result<()> {
+        let at = Location::caller();
+        if !calls::is_of_team() {
+            match self.barrier.pass_at_once(|| self.count_passed(name, at)) {
+                AtOnce::Passed => return Ok(()),
+                AtOnce::Arrived => {
+                    return self.collective_after_all(name, at, || self.barrier.go_on_passing());
+                }
+                AtOnce::Nothing => {}
+            }
+        }
+        self.barrier_in_general(name)
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn barrier_in_general(&self, name: &'static str) -> Result<()> {
+        self.collective(name, || self.pass_barrier())
     }
 
     #[inline(always)]

@@ -61,9 +61,10 @@
 //! A step orders only its own messages, after writes to this PE's own memory. Before a notification
 //! of puts into others' memory comes a [`fence`](crate::endpoint::pe::Pe::fence).
 
-use super::Team;
 use super::forced::Forced;
 use super::place::SymmetricRange;
+use super::{Team, at_once};
+use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick};
 use crate::base::layout::{
     BarrierSlot, EAGER_BYTES, EagerBuffer, LINE, StepLine, SystemArea, TURNS,
@@ -84,27 +85,32 @@ pub(crate) struct Steps {
     /// Whether messages go by lines; else, barriers take their place.
     lines: bool,
     /// The other members, where all are mapped here and messages go by lines.
-    near: Option<Box<[NearMember]>>,
+    pub(super) near: Option<Box<[NearMember]>>,
+    /// Whether steps may be [made at once](super::at_once).
+    pub(super) at_once: bool,
     /// Whether data that fit a line go by it, and nothing has to be asked or noted before.
     by_shortest: bool,
     /// Set while a thread waits in a step.
     waiting: AtomicBool,
-    begun: AtomicU64,
+    pub(super) begun: AtomicU64,
     /// Steps that were meetings; barriers count themselves.
     met: AtomicU64,
     /// For each turn, the number of meetings after which its lines and eager buffers are free (I2).
-    free_at: [AtomicU64; TURNS],
+    pub(super) free_at: [AtomicU64; TURNS],
     /// Whether the last exchange of large blocks went backwards.
     back: AtomicBool,
 }
 
-/// Another member whose memory is mapped here: this member's line for the first turn there.
-struct NearMember {
+/// Another member whose memory is mapped here, and this member's line for the first turn there.
+pub(super) struct NearMember {
     rank: usize,
     line: *mut u8,
+    /// Its line for the first turn in this PE's segment.
+    own: *const u8,
+    bell: Doorbell,
 }
 
-// SAFETY: an address in a mapping that the team keeps, used only through `crate::base::shm`.
+// SAFETY: addresses in mappings that the team keeps, used only through `crate::base::shm`.
 unsafe impl Send for NearMember {}
 // SAFETY: as above.
 unsafe impl Sync for NearMember {}
@@ -113,8 +119,33 @@ impl NearMember {
     /// All other members of a team, if their memory is mapped here.
     fn all(pe: &Pe, members: &[usize], me: usize, slot: usize) -> Option<Box<[Self]>> {
         let others = members.iter().enumerate().filter(|&(rank, _)| rank != me);
-        let line = |member| pe.route(member, line_at(slot, me, 0)).mapped();
-        others.map(|(rank, &member)| Some(NearMember { rank, line: line(member)? })).collect()
+        let near = |(rank, &member): (usize, &usize)| {
+            let line = pe.route(member, line_at(slot, me, 0)).mapped()?;
+            let own = pe.local(line_at(slot, rank, 0)).cast_const();
+            Some(NearMember { rank, line, own, bell: pe.control().doorbell(member) })
+        };
+        others.map(near).collect()
+    }
+
+    /// This member's line in the other's segment.
+    #[inline(always)]
+    pub(super) fn there(&self, step: Step) -> *mut StepLine {
+        self.line.cast::<StepLine>().wrapping_add(step.turn)
+    }
+
+    /// Whether the other's line in this PE's segment has come.
+    #[inline(always)]
+    pub(super) fn has_come(&self, step: Step) -> bool {
+        let line = self.own.cast::<StepLine>().wrapping_add(step.turn);
+        let number = line.wrapping_byte_add(offset_of!(StepLine, number));
+        // SAFETY: an aligned word of a line in this PE's segment.
+        unsafe { shm::load(number.cast::<u64>()) == step.number }
+    }
+
+    /// Wakes it if it sleeps. After [`Pe::order_rings`].
+    #[inline(always)]
+    pub(super) fn wake(&self) {
+        self.bell.ring_ordered();
     }
 }
 
@@ -131,6 +162,7 @@ impl Steps {
         let near = NearMember::all(pe, members, me, slot).filter(|_| lines);
         Steps {
             lines,
+            at_once: near.is_some() && at_once::is_possible(pe),
             by_shortest: near.is_some() && forced.is_none() && !pe.is_checked(),
             near,
             waiting: AtomicBool::new(false),
@@ -170,9 +202,9 @@ fn line_at(slot: usize, line: usize, turn: usize) -> u64 {
 /// A step of a team.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
-    number: u64,
-    turn: usize,
-    meeting: bool,
+    pub(super) number: u64,
+    pub(super) turn: usize,
+    pub(super) meeting: bool,
 }
 
 /// The messages of all members in a step.
@@ -192,7 +224,7 @@ pub(crate) fn nothing(_rank: usize) -> SymmetricRange {
 }
 
 impl Team {
-    fn meetings(&self) -> u64 {
+    pub(super) fn meetings(&self) -> u64 {
         self.split_barrier().phase() + self.steps().met.load(Ordering::Relaxed)
     }
 
@@ -280,9 +312,8 @@ impl Team {
     ) {
         let others = || near.iter().filter(|other| ranks.contains(&other.rank));
         for other in others() {
-            let (place, line) = (what(other.rank), other.line.cast::<StepLine>());
+            let (place, line) = (what(other.rank), other.there(step));
             debug_assert!(place.bytes <= LINE);
-            let line = line.wrapping_add(step.turn);
             let number = line.wrapping_byte_add(offset_of!(StepLine, number)).cast::<u64>();
             // SAFETY: the place lies in this PE's segment; the line, which has room for `LINE`
             // bytes, in the member's. They do not overlap.
@@ -465,7 +496,7 @@ impl Team {
 
     /// Whether the message of a line has come.
     #[inline]
-    fn is_notified(&self, step: Step, line: usize) -> bool {
+    pub(super) fn is_notified(&self, step: Step, line: usize) -> bool {
         let number = self.line(step, line).wrapping_add(offset_of!(StepLine, number));
         // SAFETY: an aligned word of a line in this PE's segment.
         unsafe { shm::load(number.cast::<u64>()) == step.number }

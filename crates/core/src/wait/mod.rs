@@ -103,6 +103,19 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
     if cfg!(not(loom)) && pe.spins() { policy::spin(look) } else { None }
 }
 
+/// Looks for as long as the first phase of a wait takes, in a wait that memory alone answers.
+#[inline(always)]
+pub(crate) fn look_awake(mut look: impl FnMut() -> bool) -> bool {
+    look() || look_later(look)
+}
+
+/// [`look_awake`], for an answer to what was just stored, in a meeting: it comes later. A look
+/// before that would take its line from the member that is about to write there.
+#[inline(always)]
+pub(crate) fn look_later(mut look: impl FnMut() -> bool) -> bool {
+    policy::spin(&mut || look().then_some(())).is_some()
+}
+
 #[inline(never)]
 fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
     let _recorded = pe.recorder().and_then(|recorder| recorder.wait(&terms.awaiting));

@@ -30,7 +30,12 @@ fn with(call: &'static str, team: Team, f: impl FnOnce(&State, &memonet_core::Te
 }
 
 pub unsafe fn sync(call: &'static str, team: Team) -> c_int {
-    with(call, team, |_, team| or_die(call, team.barrier()))
+    let state = get(call);
+    if team == Team::INVALID {
+        return -1;
+    }
+    or_die(call, state.team(call, team).barrier());
+    0
 }
 
 /// A symmetric array of `count` elements.

@@ -154,12 +154,12 @@ impl Launcher {
             self.flush()?;
         }
         let left = self.family.end();
-        self.course.finish(left);
-        let (outcome, output) = self.course.outcome();
-        // Dropping the writer writes the last output.
         let has_started = self.has_started();
         let stats = self.stats.take().filter(|_| has_started);
         let stats = stats.map(|(forms, told)| (forms, self.report(&told)));
+        self.course.finish(left);
+        let (outcome, output) = self.course.outcome();
+        // Dropping the writer writes the last output.
         let trace = self.trace.take().filter(|_| has_started);
         let fates = self.course.take_fates();
         drop(self);

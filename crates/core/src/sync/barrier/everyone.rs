@@ -34,6 +34,14 @@ impl Everyone {
     }
 }
 
+impl Everyone {
+    /// Whether all others have arrived at `phase`.
+    #[inline(always)]
+    pub(super) fn is_complete(&self, slot: &Slot, phase: u64) -> bool {
+        all_at(slot.read_own(offset_of!(BarrierSlot, gather)), self.mask, phase)
+    }
+}
+
 impl Phases for Everyone {
     const PASSIVE: bool = true;
 
@@ -69,7 +77,7 @@ impl Phases for Everyone {
 
     #[inline(always)]
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {
-        Ok(all_at(slot.read_own(offset_of!(BarrierSlot, gather)), self.mask, phase))
+        Ok(self.is_complete(slot, phase))
     }
 }
 

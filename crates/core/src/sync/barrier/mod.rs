@@ -31,6 +31,7 @@
 //! * B3: So words never need resetting. The low byte of a phase, which is all that `everyone` and
 //!   `tree` send up, tells p - 1, p and p + 1 apart.
 
+mod at_once;
 mod central;
 mod dissemination;
 mod everyone;
@@ -57,6 +58,7 @@ use crate::endpoint::recorder::events::TextId;
 use crate::endpoint::route::Route;
 use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
+pub(crate) use at_once::AtOnce;
 use relayed::Relayed;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -378,6 +380,8 @@ pub struct Barrier {
     way: Selected,
     arrived: AtomicU64,
     complete: AtomicU64,
+    /// Whether it may be [passed at once](Self::pass_at_once).
+    at_once: bool,
     /// Set while a thread is in one of the calls.
     busy: AtomicBool,
     /// The members as a text of the timeline, if one is made.
@@ -446,6 +450,7 @@ impl Barrier {
 
     fn with_way(slot: Slot, algorithm: Algorithm, way: Selected) -> Self {
         Barrier {
+            at_once: at_once::is_possible(&slot, &way),
             slot,
             algorithm,
             way,
@@ -669,6 +674,18 @@ impl Barrier {
         passed.inspect_err(|error| self.end_if_interrupted(error))
     }
 
+    /// Whether no phase is under way, and no call.
+    #[inline(always)]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_complete() && !self.busy.load(Ordering::Relaxed)
+    }
+
+    /// The rest of a [`pass`](Self::pass) whose PE has [arrived](AtOnce::Arrived).
+    pub(crate) fn go_on_passing(&self) -> Quick<()> {
+        self.exclusively(|| by_way!(self, way => self.finish(way, Patience::Forever)))
+            .inspect_err(|error| self.end_if_interrupted(error))
+    }
+
     /// [`pass`](Self::pass) on a machine that makes all its steps for this PE; `None` where there
     /// is none.
     #[inline(always)]
@@ -720,7 +737,7 @@ impl Barrier {
     /// [`wait`](Self::wait) at the beginning of a collective call.
     #[inline(always)]
     pub(crate) fn complete_for_collective(&self) -> Quick<()> {
-        if self.is_complete() && !self.busy.load(Ordering::Relaxed) {
+        if self.is_at_rest() {
             return Ok(());
         }
         self.complete_slowly()

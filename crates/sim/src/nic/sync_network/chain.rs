@@ -73,6 +73,8 @@ struct Incoming {
     decided: bool,
     /// The packet that goes on, until it has left this buffer.
     passes: Option<Packet>,
+    /// How many packets of the host go before it.
+    behind: usize,
     /// Whether the host has to take the packet.
     for_host: bool,
 }
@@ -84,6 +86,18 @@ struct Lane {
     under_way: bool,
     /// Packets of the host that wait for the buffer for going out.
     from_host: VecDeque<Packet>,
+}
+
+impl Lane {
+    /// The next packet for the buffer for going out.
+    fn next(&mut self) -> Option<Packet> {
+        match &mut self.incoming {
+            Some(Incoming { passes, behind: 0, .. }) if passes.is_some() => return passes.take(),
+            Some(Incoming { behind, .. }) => *behind = behind.saturating_sub(1),
+            None => {}
+        }
+        self.from_host.pop_front()
+    }
 }
 
 /// All boards of a chain.
@@ -172,12 +186,13 @@ impl Chain {
     }
 
     /// Moves packets on that can move: into the buffer for going out, and from there onto the link.
-    /// Packets that pass go before packets of the host.
+    /// Packets that pass go before packets that the host sends later, and behind earlier ones: if
+    /// the packet of a collective overtook that of the one before, the next board, which waits for
+    /// that one, would keep it in its buffer for ever.
     fn advance(&mut self, now: Ps, board: u32, direction: Direction, agenda: &mut Agenda) {
         let lane = self.lane(board, direction);
         if lane.outgoing.is_none() {
-            let passing = lane.incoming.as_mut().and_then(|incoming| incoming.passes.take());
-            lane.outgoing = passing.or_else(|| lane.from_host.pop_front());
+            lane.outgoing = lane.next();
             self.let_go(now, board, direction, agenda);
         }
         let Some(next) = self.neighbour(board, direction) else {
@@ -198,6 +213,7 @@ impl Chain {
             whole: false,
             decided: false,
             passes: None,
+            behind: 0,
             for_host: false,
         });
         let Times { header, packet, delay } = self.times;
@@ -265,6 +281,7 @@ impl Chain {
     ) -> Option<Notice> {
         let lane = self.lane(board, direction);
         let incoming = lane.incoming.as_mut().expect("it was there to be decided");
+        incoming.behind = lane.from_host.len();
         (incoming.decided, incoming.passes, incoming.for_host) = (true, passes, for_host);
         let notice = (for_host && incoming.whole).then_some(Notice::ForHost);
         self.advance(now, board, direction, agenda);
@@ -354,6 +371,37 @@ mod tests {
             let links = u64::from(boards - 1);
             assert_eq!(end, Some(Ps((links - 1) * 12 + 87)));
         }
+    }
+
+    /// Board 2 keeps all packets waiting at first. What the host of board 1 sends before a packet
+    /// passes there goes first, and what it sends later goes last.
+    #[test]
+    fn packets_that_pass_overtake_no_earlier_ones() {
+        let (mut chain, mut agenda) = (Chain::new(3, TIMES), Agenda::new());
+        [0, 1].map(|board| chain.set_packets(Ps::ZERO, board, true, &mut agenda));
+        [1, 2].map(|n| chain.send(Ps::ZERO, 1, Direction::Up, packet(1, 2, n), &mut agenda));
+        chain.send(Ps::ZERO, 0, Direction::Up, packet(0, 2, 3), &mut agenda);
+        let (mut came, mut opened) = (Vec::new(), false);
+        while came.len() < 4 {
+            if agenda.is_empty() && !opened {
+                opened = true;
+                chain.send(Ps(500), 1, Direction::Up, packet(1, 2, 4), &mut agenda);
+                chain.set_packets(Ps(500), 2, true, &mut agenda);
+            }
+            agenda.sort();
+            let (now, board, direction, due) = agenda.remove(0);
+            match chain.due(now, board, direction, due, &mut agenda) {
+                Some(Notice::Decide(packet)) => {
+                    let passes = (board == 1).then_some(packet);
+                    chain.decide(now, board, direction, passes, board == 2, &mut agenda);
+                }
+                Some(Notice::ForHost) => {
+                    came.push(chain.take(now, board, direction, &mut agenda).number);
+                }
+                None => {}
+            }
+        }
+        assert_eq!(came, [1, 2, 3, 4]);
     }
 
     proptest! {

@@ -298,7 +298,23 @@ impl SyncNetwork {
         let part = self.boards[node.index()].part.take().expect("it was in a collective");
         let op = part.taken_by.expect("a call has found it");
         let data = Payload::copy(part.result());
-        cx.finish(cx.now(), op, Answer::with_length(data));
+        let done = self.resume_barrier(cx, node, op);
+        cx.finish(done, op, Answer::with_length(data));
+    }
+
+    /// After a collective: if the program has arrived at a barrier before, the driver switches the
+    /// board back to wires, as no next barrier may come before this one is complete. Returns when
+    /// that is done.
+    fn resume_barrier(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> Ps {
+        let board = &self.boards[node.index()];
+        let mut barriers = board.barriers.values();
+        let is_under_way = barriers.any(|of| of.wired && of.arrived > of.complete);
+        if !is_under_way || board.switching || !self.wires.carries_packets(node.index()) {
+            return cx.now();
+        }
+        let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
+        self.at(cx, done, node, Later::Packets(false));
+        done
     }
 
     /// Has a board that is to carry wires do so, if its buffers are empty.

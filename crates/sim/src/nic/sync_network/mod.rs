@@ -13,9 +13,9 @@
 //! * The host sees the sync flag by a look that takes `host.flag_look` and reads the board within
 //!   that time.
 //! * A program switches its board to packets and back ([`set_mode`]). The library's driver does so,
-//!   too, for a collective and for the next barrier. A board goes back to wires when its buffers
-//!   are empty. Packets (`chain`) pass between two boards that are both switched to packets, and
-//!   wait elsewhere. Signals pass while no board is switched to packets.
+//!   too, for a collective, and for the next barrier or one that is under way. A board goes back to
+//!   wires when its buffers are empty. Packets (`chain`) pass between two boards that are both
+//!   switched to packets, and wait elsewhere. Signals pass while no board is switched to packets.
 //! * Transactions are [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each.
 //!   The boards alone work on collectives: the host writes a packet, looks, and reads one.
 //!
