@@ -378,8 +378,12 @@ mod tests {
     #[test]
     fn packets_that_pass_overtake_no_earlier_ones() {
         let (mut chain, mut agenda) = (Chain::new(3, TIMES), Agenda::new());
-        [0, 1].map(|board| chain.set_packets(Ps::ZERO, board, true, &mut agenda));
-        [1, 2].map(|n| chain.send(Ps::ZERO, 1, Direction::Up, packet(1, 2, n), &mut agenda));
+        for board in [0, 1] {
+            chain.set_packets(Ps::ZERO, board, true, &mut agenda);
+        }
+        for number in [1, 2] {
+            chain.send(Ps::ZERO, 1, Direction::Up, packet(1, 2, number), &mut agenda);
+        }
         chain.send(Ps::ZERO, 0, Direction::Up, packet(0, 2, 3), &mut agenda);
         let (mut came, mut opened) = (Vec::new(), false);
         while came.len() < 4 {
