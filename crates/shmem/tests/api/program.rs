@@ -165,6 +165,7 @@ pub struct Job {
     pub npes: usize,
     fabric: Option<String>,
     recorded: bool,
+    keeps_going: bool,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
     wrapper: Vec<String>,
@@ -187,6 +188,7 @@ impl Job {
             npes,
             fabric: None,
             recorded: false,
+            keeps_going: false,
             args: Vec::new(),
             env: Vec::new(),
             wrapper: Vec::new(),
@@ -209,6 +211,12 @@ impl Job {
     /// With PEs that record what they do.
     pub fn recorded(mut self) -> Self {
         self.recorded = true;
+        self
+    }
+
+    /// After a failure, other PEs have the whole timeout to end.
+    pub fn keep_going(mut self) -> Self {
+        self.keeps_going = true;
         self
     }
 
@@ -249,6 +257,9 @@ impl Job {
         }
         if self.recorded {
             command.arg("--stats");
+        }
+        if self.keeps_going {
+            command.arg("--keep-going");
         }
         for name in
             ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "MEMONET_CHECK", "MEMONET_FABRIC"]
