@@ -5,7 +5,7 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use memonet::{Error, Job, MulticastOptions, Operator, Result, Sum, Window};
+use memonet::{Error, Job, Multicast, MulticastOptions, Operator, Result, Sum, Window};
 
 /// The calls of a run.
 const CALLS: usize = 4000;
@@ -75,15 +75,7 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
     let mut own = Random(me as u64 + 7);
     let mut block = Vec::new();
     for call in 1..=CALLS {
-        match own.below(200) {
-            0 => std::thread::sleep(Duration::from_millis(1)),
-            1 => drop(std::thread::spawn(|| ()).join()),
-            2..20 => {
-                let until = Instant::now() + Duration::from_micros(own.below(20) as u64);
-                while Instant::now() < until {}
-            }
-            _ => {}
-        }
+        come_late(&mut own);
         let (what, len, root) = (random.below(9), random.len(), random.below(npes));
         let team = if random.below(3) == 0 { &other } else { world };
         let into = if random.below(2) == 0 { &from } else { &to };
@@ -122,22 +114,7 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
                 team.reduce_into(Sum, root, to.span(0..len)?, source)?;
                 split.wait()?;
             }
-            _ if me == 0 => {
-                block.clear();
-                block.extend((0..len).map(|at| value(call, root, at)));
-                channel.publish(&block)?;
-            }
-            _ => {
-                let expected: Vec<u64> = (0..len).map(|at| value(call, root, at)).collect();
-                if random_look(call) {
-                    let seen = channel.peek()?;
-                    assert_eq!(*seen, expected, "block {call}");
-                    seen.pop();
-                } else {
-                    channel.recv(&mut block)?;
-                    assert_eq!(block, expected, "block {call}");
-                }
-            }
+            _ => pass_block(&mut channel, &mut block, me == 0, call, len)?,
         }
         if call % 500 == 0 {
             let wrong = team.broadcast_into(npes, target, source);
@@ -150,7 +127,38 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// Whether a block is read where it is.
-fn random_look(call: usize) -> bool {
-    !call.is_multiple_of(3)
+/// Most calls follow at once; some PEs compute or sleep before others, or have a thread.
+fn come_late(own: &mut Random) {
+    match own.below(200) {
+        0 => std::thread::sleep(Duration::from_millis(1)),
+        1 => drop(std::thread::spawn(|| ()).join()),
+        2..20 => {
+            let until = Instant::now() + Duration::from_micros(own.below(20) as u64);
+            while Instant::now() < until {}
+        }
+        _ => {}
+    }
+}
+
+/// A block of the channel: the writer's, or at a reader.
+fn pass_block(
+    channel: &mut Multicast<u64>,
+    block: &mut Vec<u64>,
+    writes: bool,
+    call: usize,
+    len: usize,
+) -> Result<()> {
+    let expected: Vec<u64> = (0..len).map(|at| value(call, 0, at)).collect();
+    if writes {
+        return channel.publish(&expected);
+    }
+    if call.is_multiple_of(3) {
+        channel.recv(block)?;
+        assert_eq!(*block, expected, "block {call}");
+        return Ok(());
+    }
+    let seen = channel.peek()?;
+    assert_eq!(*seen, expected, "block {call}");
+    seen.pop();
+    Ok(())
 }

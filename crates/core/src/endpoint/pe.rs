@@ -175,6 +175,11 @@ impl Pe {
         self.spins
     }
 
+    /// Whether a call of near peers may have nothing to do but to store and to look.
+    pub(crate) fn calls_at_once(&self) -> bool {
+        !self.has_fabric() && !self.is_simulated() && self.recorder().is_none() && self.spins()
+    }
+
     /// Whether all peers are far.
     #[inline]
     pub(crate) fn is_all_far(&self) -> bool {

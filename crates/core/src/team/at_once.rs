@@ -15,7 +15,6 @@ use super::steps::{Lines, NearMember, Step, Steps};
 use crate::base::error::Quick;
 use crate::base::layout::{StepLine, TURNS};
 use crate::base::shm;
-use crate::endpoint::pe::Pe;
 use crate::endpoint::{calls, ending};
 use crate::wait;
 use std::mem::offset_of;
@@ -27,11 +26,6 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Named {
     pub(crate) name: &'static str,
     pub(crate) at: &'static Location<'static>,
-}
-
-/// Whether steps of this PE can ever be made at once.
-pub(super) fn is_possible(pe: &Pe) -> bool {
-    !pe.has_fabric() && !pe.is_simulated() && pe.recorder().is_none() && pe.spins()
 }
 
 impl Team {

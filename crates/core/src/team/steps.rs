@@ -61,9 +61,9 @@
 //! A step orders only its own messages, after writes to this PE's own memory. Before a notification
 //! of puts into others' memory comes a [`fence`](crate::endpoint::pe::Pe::fence).
 
+use super::Team;
 use super::forced::Forced;
 use super::place::SymmetricRange;
-use super::{Team, at_once};
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick};
 use crate::base::layout::{
@@ -162,7 +162,7 @@ impl Steps {
         let near = NearMember::all(pe, members, me, slot).filter(|_| lines);
         Steps {
             lines,
-            at_once: near.is_some() && at_once::is_possible(pe),
+            at_once: near.is_some() && pe.calls_at_once(),
             by_shortest: near.is_some() && forced.is_none() && !pe.is_checked(),
             near,
             waiting: AtomicBool::new(false),

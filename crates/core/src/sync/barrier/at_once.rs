@@ -25,9 +25,7 @@ pub(crate) enum AtOnce {
 
 /// Whether a barrier of these members can ever be passed at once.
 pub(super) fn is_possible(slot: &Slot, way: &Selected) -> bool {
-    let pe = &slot.pe;
-    let is_plain = !pe.has_fabric() && !pe.is_simulated() && pe.recorder().is_none();
-    is_plain && pe.spins() && slot.copies.is_none() && matches!(way, Selected::Everyone(_))
+    slot.pe.calls_at_once() && slot.copies.is_none() && matches!(way, Selected::Everyone(_))
 }
 
 impl Barrier {
