@@ -9,18 +9,12 @@ use crate::wait::{self, Awaiting, Terms};
 use crate::endpoint::recorder::objects::Counters;
 use crate::sync::tickets::{Mode, Tickets};
 
-/// What the holder's word has of a PE.
-#[inline(always)]
-fn mark(pe: &Pe) -> u32 {
-    (pe.me() as u32 + 1) << 1
-}
-
 /// The data and their lock.
 pub(super) struct NearData {
     pub(super) tickets: Tickets,
     pub(super) data: *mut u8,
     pub(super) bytes: usize,
-    /// Holds the last released version while a guard may change the data.
+    /// Has the last released version while a guard may change the data.
     pub(super) shadow: Option<*mut u8>,
 }
 
@@ -45,55 +39,39 @@ impl NearData {
         if self.tickets.poison() != 0 {
             return self.poisoned(pe, ticket, mode);
         }
-        self.begin(pe, counters);
-        if mode == Mode::Exclusive {
-            if let Some(shadow) = self.shadow {
-                // SAFETY: data and shadow do not overlap and have one length; this thread is in
-                // alone.
-                unsafe { shm::copy(shadow, self.data, self.bytes) };
+        counters.used();
+        if !self.tickets.was_last(pe) {
+            counters.handed_over();
+            if mode == Mode::Exclusive {
+                self.tickets.set_last(pe, false);
             }
-            self.tickets.set_holder(mark(pe) | 1);
+        }
+        if let (Mode::Exclusive, Some(shadow)) = (mode, self.shadow) {
+            // SAFETY: data and shadow do not overlap and have one length; this thread is in alone.
+            unsafe { shm::copy(shadow, self.data, self.bytes) };
+            self.tickets.set_last(pe, true);
         }
         Ok(Some(ticket))
     }
 
-    /// Enters alone, if that is one instruction.
-    #[inline(always)]
-    pub(super) fn enter_at_once(&self, pe: &Pe, counters: &Counters) -> Option<u32> {
-        // A shadow takes a copy, so it is no matter of one instruction.
-        if self.shadow.is_some() {
-            return None;
-        }
-        let ticket = self.tickets.enter_again(Mode::Exclusive)?;
-        if self.tickets.poison() != 0 {
-            self.tickets.leave(pe, ticket, Mode::Exclusive);
-            return None;
-        }
-        self.begin(pe, counters);
-        self.tickets.set_holder(mark(pe) | 1);
-        Some(ticket)
-    }
-
-    /// Counts a use.
-    #[inline(always)]
-    fn begin(&self, pe: &Pe, counters: &Counters) {
-        counters.used();
-        if self.tickets.holder() != mark(pe) {
-            counters.handed_over();
-        }
+    /// The queue, where nothing else is to be done to change the data.
+    pub(super) fn without_shadow(&self) -> Option<Tickets> {
+        self.shadow.is_none().then_some(self.tickets)
     }
 
     #[cold]
     fn poisoned<R>(&self, pe: &Pe, ticket: u32, mode: Mode) -> Result<R> {
-        let number = self.tickets.poison();
-        self.tickets.leave(pe, ticket, mode);
-        Err(super::panicked(number))
+        match mode {
+            Mode::Exclusive => self.tickets.leave_broken(pe, ticket),
+            Mode::Shared => self.tickets.leave(pe, ticket, mode),
+        }
+        Err(super::panicked(self.tickets.poison()))
     }
 
     #[inline(always)]
     pub(super) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
-        if mode == Mode::Exclusive {
-            self.tickets.set_holder(mark(pe));
+        if mode == Mode::Exclusive && self.shadow.is_some() {
+            self.tickets.set_last(pe, false);
         }
         self.tickets.leave(pe, ticket, mode);
     }
@@ -107,10 +85,7 @@ impl NearData {
                 unsafe { shm::copy(self.data, shadow, self.bytes) };
                 self.leave(pe, ticket, Mode::Exclusive);
             }
-            None => {
-                self.tickets.set_poison(pe.me() as u32 + 1);
-                self.tickets.leave(pe, ticket, Mode::Exclusive);
-            }
+            None => self.tickets.leave_broken(pe, ticket),
         }
     }
 
@@ -124,21 +99,28 @@ impl NearData {
         };
         let tickets = self.tickets;
         loop {
-            let (turns, holder) = (tickets.turns(), tickets.holder());
-            if holder & 1 == 0 {
-                copy(self.data, to);
-                // If both words are unchanged, no writer has entered meanwhile.
-                if (tickets.turns(), tickets.holder()) == (turns, holder) {
-                    return Ok(());
+            let closed = tickets.closed(pe);
+            let broken = tickets.poison() as usize;
+            let who = match (closed, broken) {
+                (Some(turn), 0) => {
+                    copy(self.data, to);
+                    if tickets.turns() == turn {
+                        return Ok(());
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let who = (holder >> 1) as usize - 1;
+                (None, 0) => match tickets.holder() {
+                    Some(who) => who,
+                    None => continue,
+                },
+                (_, number) => number - 1,
+            };
             let departed = pe.control().state(who).departed();
-            if departed.is_some() || tickets.poison() != 0 {
-                // After a death or a panic no further thread enters.
+            if departed.is_some() || broken != 0 {
+                // Who has departed changes no data any more, nor does anybody change broken ones.
                 match self.shadow {
-                    Some(shadow) => copy(shadow, to),
+                    Some(shadow) if tickets.is_kept() => copy(shadow, to),
+                    Some(_) => copy(self.data, to),
                     None if torn => copy(self.data, to),
                     None => {
                         let cause = departed.unwrap_or(Cause::Panic);
@@ -150,7 +132,8 @@ impl NearData {
             if who == pe.me() {
                 return Err(super::held_here());
             }
-            let (members, changed) = ([who], || (tickets.holder() != holder).then_some(()));
+            let members = [who];
+            let changed = || (tickets.holder() != Some(who)).then_some(());
             let terms = Terms::forever(Awaiting::WordOf(&members, None));
             match wait::until(pe, terms, changed).map_err(|error| *error) {
                 // The loop looks at the holder again.
@@ -158,5 +141,89 @@ impl NearData {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::status::State;
+    use crate::job::Job;
+
+    const BYTES: usize = 64;
+    const SHADOW: usize = 1024;
+    const TAIL: usize = 2048;
+
+    /// What PE 0 finds as the released data after PE 1 has done this, and died.
+    fn released_after(dying: impl Fn(&Pe, &NearData) + Sync) -> Vec<u8> {
+        let found = Job::threads(2, |job| {
+            let window = job.window::<u64>(1024).unwrap();
+            let part = window.near_ptr(0, 0).unwrap().cast::<u8>();
+            // SAFETY: the window has room for all, is new, and outlives the data.
+            let tickets = unsafe { Tickets::new(part, part.wrapping_add(TAIL), &job.pe) };
+            let (data, shadow) = (part.wrapping_add(128), Some(part.wrapping_add(SHADOW)));
+            let near = NearData { tickets, data, bytes: BYTES, shadow };
+            if job.pe() == 0 {
+                window.write_from(128 / 8, &[1; BYTES / 8]);
+            }
+            job.barrier().unwrap();
+            if job.pe() == 1 {
+                dying(&job.pe, &near);
+                job.pe.control().depart(1, State::Dead(Cause::Signal(9)));
+                return Vec::new();
+            }
+            while job.pe.control().state(1).departed().is_none() {
+                std::thread::yield_now();
+            }
+            let mut found = vec![0; BYTES];
+            near.rescue(&job.pe, &mut found, false).unwrap();
+            found
+        });
+        found.unwrap().swap_remove(0)
+    }
+
+    fn fill(data: *mut u8, value: u8) {
+        // SAFETY: the window has so many bytes there; its PE is in alone.
+        unsafe { shm::copy(data, [value; BYTES].as_ptr(), BYTES) };
+    }
+
+    fn words(value: u64) -> Vec<u8> {
+        value.to_ne_bytes().repeat(BYTES / 8)
+    }
+
+    fn enter(pe: &Pe, near: &NearData) -> u32 {
+        let ticket = near.enter(pe, &Counters::own(), Mode::Exclusive, Patience::Forever).unwrap();
+        ticket.expect("it waits for ever")
+    }
+
+    /// The copy in the shadow is not whole yet, but nothing is changed.
+    #[test]
+    fn a_death_before_the_shadow_is_whole() {
+        let found = released_after(|pe, near| {
+            near.tickets.enter(pe, Mode::Exclusive).unwrap();
+            fill(near.shadow.unwrap(), 99);
+        });
+        assert_eq!(found, words(1));
+    }
+
+    #[test]
+    fn a_death_while_data_are_changed() {
+        let found = released_after(|pe, near| {
+            enter(pe, near);
+            fill(near.data, 99);
+        });
+        assert_eq!(found, words(1));
+    }
+
+    #[test]
+    fn a_death_after_data_were_changed() {
+        let found = released_after(|pe, near| {
+            for value in [98, 99] {
+                let ticket = enter(pe, near);
+                fill(near.data, value);
+                near.leave(pe, ticket, Mode::Exclusive);
+            }
+        });
+        assert_eq!(found, [99; BYTES]);
     }
 }

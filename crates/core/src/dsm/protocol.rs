@@ -94,7 +94,7 @@ impl Protocol {
         };
         // SAFETY: the window has room for both at these aligned places, is new, and outlives the
         // lock.
-        let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
+        let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), &pe) };
         let data = part.wrapping_add(data_at);
         let near =
             NearData { tickets, data, bytes, shadow: shadow.then(|| part.wrapping_add(shadow_at)) };

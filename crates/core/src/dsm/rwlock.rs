@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::data::{CacheLine, Data, bytes_of};
 use super::protocol::{Checked, Protocol};
 use crate::endpoint::recorder::objects::{Counters, ObjectKind, Stats};
-use crate::sync::tickets::Mode;
+use crate::sync::tickets::{Mode, Tickets};
 
 /// How [`Mutex::with`](super::Mutex::with) and [`RwLock::with`] make a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,6 +68,8 @@ impl LockOptions {
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Protocol,
+    /// The queue, if it is all that a use takes: near, without a shadow, and nothing is recorded.
+    at_once: Option<Tickets>,
     /// The data that guards refer to: near, in the home's part; far, in this PE's part.
     elements: *mut [T::Element],
     counters: Counters,
@@ -141,6 +143,12 @@ impl<T: Data + ?Sized> RwLock<T> {
                 kind,
             )
         }?;
+        let at_once = match &way {
+            Protocol::Near(near) if job.pe.recorder().is_none() && !job.pe.is_checked() => {
+                near.without_shadow()
+            }
+            _ => None,
+        };
         let way = match job.pe.is_checked() {
             true => Protocol::Checked(Box::new(Checked::new(way))),
             false => way,
@@ -149,6 +157,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         Ok(RwLock {
             pe: job.pe.clone(),
             way,
+            at_once,
             elements: std::ptr::slice_from_raw_parts_mut(data.cast(), elements.len()),
             counters,
             _window: window,
@@ -215,15 +224,27 @@ impl<T: Data + ?Sized> RwLock<T> {
         }
     }
 
-    /// The data, if they lie near, no other thread wants them, and nothing is recorded.
+    /// The data, if that takes no more than the queue's first word.
     #[inline(always)]
     pub(super) fn write_at_once(&self) -> Option<WriteGuard<'_, T>> {
-        match &self.way {
-            Protocol::Near(near) if self.pe.recorder().is_none() => {
-                near.enter_at_once(&self.pe, &self.counters).map(|ticket| self.writing(ticket))
-            }
-            _ => None,
+        let tickets = self.at_once.as_ref()?;
+        let ticket = match tickets.enter_own() {
+            Some(ticket) => ticket,
+            None => self.write_again(tickets)?,
+        };
+        self.counters.used();
+        Some(self.writing(ticket))
+    }
+
+    /// Comes in after another PE that left the queue's ticket open.
+    #[inline(never)]
+    fn write_again(&self, tickets: &Tickets) -> Option<u32> {
+        let ticket = tickets.enter_again(Mode::Exclusive)?;
+        if !tickets.was_last(&self.pe) {
+            self.counters.handed_over();
+            tickets.set_last(&self.pe, false);
         }
+        Some(ticket)
     }
 
     #[cold]
@@ -431,27 +452,28 @@ impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         let lock = self.lock;
-        match &lock.way {
-            Protocol::Near(near) if lock.pe.recorder().is_none() && !std::thread::panicking() => {
-                near.leave(&lock.pe, self.ticket, Mode::Exclusive);
+        match &lock.at_once {
+            Some(tickets) if !std::thread::panicking() => {
+                tickets.leave(&lock.pe, self.ticket, Mode::Exclusive);
             }
-            _ => self.drop_slowly(),
+            _ => lock.end_slowly(self.ticket, self.changed, self.panicking),
         }
     }
 }
 
-impl<T: Data + ?Sized> WriteGuard<'_, T> {
+impl<T: Data + ?Sized> RwLock<T> {
+    /// Ends a guard, whatever the case. It gets what the guard has, and not the guard: that can be
+    /// in registers then.
     #[cold]
     #[inline(never)]
-    fn drop_slowly(&mut self) {
-        let lock = self.lock;
-        let left = if std::thread::panicking() && !self.panicking {
-            lock.way.leave_broken(&lock.pe, &lock.counters, self.ticket)
+    fn end_slowly(&self, ticket: u32, changed: bool, panicking: bool) {
+        let left = if std::thread::panicking() && !panicking {
+            self.way.leave_broken(&self.pe, &self.counters, ticket)
         } else {
-            lock.leave(self.ticket, Mode::Exclusive, self.changed)
+            self.leave(ticket, Mode::Exclusive, changed)
         };
         if let Err(error) = left {
-            lock.pe.surface_later(*error);
+            self.pe.surface_later(*error);
         }
     }
 }

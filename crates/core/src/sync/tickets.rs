@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | 0 | next | tickets drawn so far: the number of the next one. Bit 63: no more are given |
 //! | 8 | turn | lower half, *entry*: the ticket that may come in next, or is in alone; upper half, *exit*: how many have left, or what is said below. Both count modulo 2^32 |
-//! | 16 | holder | the last that came in alone: PE number + 1, in bits 1-31; bit 0: it may be changing the data now |
+//! | 16 | last | the PE that came in alone last, as number + 1 in bits 1-31, for its counters; 0: none has. Bit 0: it keeps the released data elsewhere, and may be changing these |
 //! | 20 | poison | number + 1 of the PE that panicked while it changed the data; 0: none |
 //!
 //! Behind the data lie *slots*. Ticket t uses slot t modulo their count. It says which PE waits
@@ -17,22 +17,22 @@
 //! slots lies a word for each PE: how many of its threads are in shared. No turn depends on it, but
 //! the waits of others end if a PE leaves the job with some.
 //!
-//! A ticket that was used alone can be used **again**. Then entry is t, and
-//! `exit = t + 2^31 + 2n + open`: n turns were taken by t since others wait, the one under way
-//! counted; `open` is 1 while nobody is in, and t can be used. As at most 2^30 threads are in, no
-//! count of those that have left looks like that. A ticket in its first turn has exit = t, and n
-//! counts as 1.
+//! A ticket t that is **used** alone, and can be used again, has entry = t and
+//! `exit = t + 2^31 + 64p + 2n + open`. PE p is in, or was in last. n turns were taken by t since
+//! others wait, the one under way counted. `open` is 1 while nobody is in, and t can be used. As
+//! not many more than 2^30 threads are in, no count of those that have left looks like that.
 //!
 //! | operation | where | change of the turn |
 //! |---|---|---|
-//! | come in alone again | t is open | compare-and-swap: exit + 1, which says n + 1 turns, and not open |
-//! | come in alone, with ticket t | exit = t | none |
+//! | come in alone again | t is open | compare-and-swap: t is used by this PE, n + 1, not open |
+//! | come in alone, with ticket t | exit = t | store: t is used by this PE, n = 1, not open |
 //! | come in shared, with ticket t | entry = t | add: entry + 1 |
 //! | leave alone | no later ticket was drawn | store: t is open, n = 0 |
 //! | | a later one was drawn; n < [`RUN`] | store: t is open, n as it is |
-//! | | a later one was drawn; n = [`RUN`] | store: entry = exit = t + 1 |
+//! | | a later one was drawn; n = [`RUN`]; or the data are broken | store: entry = exit = t + 1 |
 //! | leave shared | | add: exit + 1 |
 //! | close t - 1, with the next ticket t | t - 1 was seen open twice, or this thread may soon sleep, as others may come first | compare-and-swap: entry = exit = t, which lets this thread in |
+//! | close t - 1, without a ticket | t - 1 is open, and this thread wants a shared ticket at once, or reads what a death has left | the same |
 //! | pass ticket t, which was given up | entry = t, and the mark in t's slot was taken away, which one thread can | compare-and-swap: entry + 1, exit + 1: in and out again in place of the owner |
 //!
 //! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket
@@ -43,10 +43,10 @@
 //! * Q1: *A thread that is in alone is the only one in.* Entry passes t only when t's owner has
 //!   come in shared, has left, or has given up: never while it waits to be alone or is in alone. So
 //!   until then all later tickets are outside. exit = t says that t others have left: the tickets
-//!   before t, as no other can have come in. The one store by which it leaves is the only write to
-//!   the word: threads that could add to it are outside, and others compare-and-swap only words
-//!   that are open. Of those that do, whether to come in or to close, one succeeds. While t is
-//!   open, nobody is in; then the one that succeeds to come in is what t's owner was.
+//!   before t, as no other can have come in. The stores by which it comes in and leaves are the
+//!   only writes to the word: threads that could add to it are outside, and others compare-and-swap
+//!   only words that are open. Of those that do, whether to come in or to close, one succeeds. While
+//!   t is open, nobody is in; then the one that succeeds to come in is what t's owner was.
 //! * Q2: *Fair, but for a bound.* No ticket overtakes another: entry takes each in turn. Readers
 //!   that drew one after the other are in together; a writer waits only for the tickets before it.
 //!   Threads that use an open ticket overtake those who wait. When t's holder leaves and sees that
@@ -63,7 +63,9 @@
 //!   reads the slot before the barrier, the turn was written before the barrier too, and the
 //!   waiter's look sees it; if after, the slot is there. The same barrier stands between the mark
 //!   of a waiter that gives up and its look at the turn. A waiter that spins finds its turn without
-//!   a slot, so slots are written only when a wait lasts.
+//!   a slot, so slots are written only when a wait lasts. A thread that leaves alone, and has found
+//!   that no later ticket was drawn, may read *next* again in place of the slot: a ticket is drawn
+//!   before its slot is written.
 //! * Q5: *A slot has one ticket at a time.* Only a ticket less than the number of slots ahead of
 //!   entry writes its slot. A waiter further behind has no slot, and looks at the turn at every
 //!   poll interval. A ticket can be given up only by its slot. So a call with a time limit draws no
@@ -91,10 +93,13 @@
 //!
 //! **Failures.** A ticket whose owner died is never passed. All behind it learn of the death, as
 //! every wait does, and each gives its own ticket up. So a death costs the PEs that wait then their
-//! turn, and no others. The holder's word says whether the data are torn: bit 0 is set before the
-//! first store to them and cleared after the last.
+//! turn, and no others. The turn says who may be changing the data: it does so before the first
+//! store to them and until after the last. As long as a turn that is not used stays the same, nobody
+//! has come in alone. A thread that leaves broken data closes its ticket, and so does whoever finds
+//! them: what is open is not broken.
 
 use crate::base::error::{Error, Quick};
+use crate::base::layout::{MAX_HOSTED, MAX_PES};
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::pe::Pe;
 use crate::wait::limit::{Limit, Patience};
@@ -102,7 +107,7 @@ use crate::wait::{self, Awaiting, Rarely, Terms};
 
 const NEXT: usize = 0;
 const TURN: usize = 8;
-const HOLDER: usize = 16;
+const LAST: usize = 16;
 pub(crate) const POISON: usize = 20;
 /// Bytes of the words in front of the data.
 pub(crate) const HEAD: usize = 24;
@@ -111,8 +116,16 @@ pub(crate) const HEAD: usize = 24;
 pub(crate) const MOST: u32 = 1 << 30;
 /// Turns in a row that threads may take alone by one ticket while others wait (Q2).
 pub(crate) const RUN: u32 = if cfg!(loom) { 2 } else { 16 };
-/// What exit is ahead of entry by, at the least, while a ticket is used again.
-const AGAIN: u32 = 1 << 31;
+/// What exit is ahead of entry by, at the least, while a ticket is used.
+const USED: u32 = 1 << 31;
+/// What a PE's number counts there: more than twice the turns, and 1.
+const OF_PE: u32 = 64;
+/// The bits that count turns.
+const TURNS: u32 = OF_PE - 2;
+/// What exit is ahead by, beyond [`USED`], while a ticket is used, is less. Where exit is a count,
+/// it is more.
+const MOST_AHEAD: u32 = OF_PE * MAX_HOSTED as u32;
+const _: () = assert!(2 * RUN + 1 < OF_PE && MAX_HOSTED >= MAX_PES && MOST_AHEAD <= MOST / 2);
 /// The bit of *next* by which all further callers are refused (Q6).
 pub(crate) const EXHAUSTED: u64 = 1 << 63;
 
@@ -157,6 +170,8 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy)]
 pub(crate) struct Tickets {
     head: *mut u8,
+    /// What exit is ahead by while this PE is in alone, but for the turns.
+    own: u32,
     slots: *mut u64,
     /// The number of slots, a power of two, less one.
     mask: u32,
@@ -182,23 +197,32 @@ fn turn(entry: u32, exit: u32) -> u64 {
     u64::from(exit) << 32 | u64::from(entry)
 }
 
-/// The turn word while anybody may come in by `ticket` again, which was used for so many turns.
-fn open(ticket: u32, turns: u32) -> u64 {
-    turn(ticket, ticket.wrapping_add(AGAIN + 2 * turns + 1))
+/// What exit is ahead by while `pe` is in alone, but for the turns.
+fn ahead_of(pe: usize) -> u32 {
+    USED + OF_PE * pe as u32
 }
 
-/// By how much exit is ahead of entry, beyond [`AGAIN`]: twice the turns of a ticket that is used
-/// again, and 1 where it is open. Where exit is a count, that is more.
+/// What an open ticket becomes when the PE that had it last comes in again.
 #[inline(always)]
-fn again(turn: u64) -> u32 {
-    exit(turn).wrapping_sub(entry(turn)).wrapping_sub(AGAIN)
+fn taken_again(open: u64) -> u64 {
+    open.wrapping_add(1 << 32)
+}
+
+/// By how much exit is ahead of entry, modulo 2^32.
+#[inline(always)]
+fn ahead(turn: u64) -> u32 {
+    exit(turn).wrapping_sub(entry(turn))
+}
+
+#[inline(always)]
+fn is_used(turn: u64) -> bool {
+    ahead(turn).wrapping_sub(USED) < MOST_AHEAD
 }
 
 /// Whether anybody may come in alone by the ticket that entry names.
 #[inline(always)]
 fn is_open(turn: u64) -> bool {
-    let again = again(turn);
-    again <= 2 * RUN && again % 2 == 1
+    is_used(turn) && ahead(turn) % 2 == 1
 }
 
 #[inline(always)]
@@ -209,22 +233,22 @@ fn is_turn_of(turn: u64, ticket: u32, mode: Mode) -> bool {
     }
 }
 
-/// How many turns were taken by the ticket of the thread that is in alone.
+/// How many turns a ticket that is used was used for since others wait.
 #[inline(always)]
 fn turns_of(turn: u64) -> u32 {
-    let again = again(turn);
-    if again <= 2 * RUN { again / 2 } else { 1 }
+    (ahead(turn) & TURNS) / 2
 }
 
 impl Tickets {
     /// # Safety
-    /// `head` is aligned to 8 and has [`HEAD`] bytes, `tail` is, too, and has [`tail_for`] `npes`;
+    /// `head` is aligned to 8 and has [`HEAD`] bytes, `tail` is, too, and has [`tail_for`] the PEs;
     /// both are zero before their first use, and mapped and writable for as long as this value and
     /// its copies are used. Nothing else writes there.
-    pub(crate) unsafe fn new(head: *mut u8, tail: *mut u8, npes: usize) -> Self {
-        let slots = slots_for(npes);
+    pub(crate) unsafe fn new(head: *mut u8, tail: *mut u8, pe: &Pe) -> Self {
+        let slots = slots_for(pe.npes());
         Tickets {
             head,
+            own: ahead_of(pe.me()),
             slots: tail.cast(),
             mask: slots as u32 - 1,
             inside: tail.wrapping_add(8 * slots).cast(),
@@ -244,6 +268,12 @@ impl Tickets {
         unsafe { shm::store(self.head.wrapping_add(at).cast(), value) }
     }
 
+    /// The number of the ticket that is drawn next.
+    #[inline(always)]
+    fn next(&self) -> u32 {
+        self.load::<u64>(NEXT) as u32
+    }
+
     #[inline(always)]
     fn add(&self, at: usize, operand: u64) -> u64 {
         // SAFETY: as in `load`.
@@ -254,6 +284,19 @@ impl Tickets {
     fn replace(&self, at: usize, old: u64, new: u64) -> bool {
         // SAFETY: as in `load`.
         unsafe { shm::compare_swap_sized(self.head.wrapping_add(at), 8, old, new) == old }
+    }
+
+    /// The turn word while this PE is in alone, in so many turns of the ticket.
+    #[inline(always)]
+    fn taken(&self, ticket: u32, turns: u32) -> u64 {
+        turn(ticket, ticket.wrapping_add(self.own + 2 * turns))
+    }
+
+    /// The turn word while anybody may come in by `ticket` again, which was used for so many turns,
+    /// the last time by this PE.
+    #[inline(always)]
+    fn open(&self, ticket: u32, turns: u32) -> u64 {
+        turn(ticket, ticket.wrapping_add(self.own + 2 * turns + 1))
     }
 
     fn slot(&self, ticket: u32) -> *mut u64 {
@@ -270,16 +313,38 @@ impl Tickets {
         unsafe { shm::store(self.slot(ticket), value) }
     }
 
-    /// The holder's word.
+    /// Whether this PE came in alone last.
     #[inline(always)]
-    pub(crate) fn holder(&self) -> u32 {
-        self.load(HOLDER)
+    pub(crate) fn was_last(&self, pe: &Pe) -> bool {
+        self.load::<u32>(LAST) >> 1 == pe.me() as u32 + 1
     }
 
-    /// Writes the holder's word. The caller is in alone.
+    /// Writes the word *last*. This PE is in alone.
     #[inline(always)]
-    pub(crate) fn set_holder(&self, value: u32) {
-        self.store(HOLDER, value);
+    pub(crate) fn set_last(&self, pe: &Pe, is_kept: bool) {
+        self.store(LAST, (pe.me() as u32 + 1) << 1 | u32::from(is_kept));
+    }
+
+    /// Whether the released data are elsewhere.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.load::<u32>(LAST) & 1 != 0
+    }
+
+    /// The PE that is in alone; `None` in the moments before it may change the data, too.
+    pub(crate) fn holder(&self) -> Option<usize> {
+        let seen = self.turns();
+        (is_used(seen) && !is_open(seen)).then(|| ((ahead(seen) - USED) / OF_PE) as usize)
+    }
+
+    /// The turn word, if nobody is in alone. Until it changes, nobody is.
+    pub(crate) fn closed(&self, pe: &Pe) -> Option<u64> {
+        let seen = self.turns();
+        if is_open(seen) {
+            let next = entry(seen).wrapping_add(1);
+            self.close_before(next);
+            self.wake(pe, next);
+        }
+        Some(self.turns()).filter(|&seen| !is_used(seen))
     }
 
     /// Number + 1 of the PE that panicked in here; 0: none.
@@ -288,12 +353,7 @@ impl Tickets {
         self.load(POISON)
     }
 
-    /// Writes the poison word. The caller is in alone.
-    pub(crate) fn set_poison(&self, value: u32) {
-        self.store(POISON, value);
-    }
-
-    /// The turn word, which changes whenever a thread comes in shared or leaves.
+    /// The turn word, which changes whenever a thread comes in or leaves.
     pub(crate) fn turns(&self) -> u64 {
         self.load(TURN)
     }
@@ -333,10 +393,19 @@ impl Tickets {
     #[inline(always)]
     pub(crate) fn enter_again(&self, mode: Mode) -> Option<u32> {
         let seen = self.load(TURN);
-        let enters = is_open(seen)
-            && mode == Mode::Exclusive
-            && self.replace(TURN, seen, seen.wrapping_add(1 << 32));
-        enters.then_some(entry(seen))
+        if !is_open(seen) || mode != Mode::Exclusive {
+            return None;
+        }
+        let taken = self.taken(entry(seen), turns_of(seen) + 1);
+        self.replace(TURN, seen, taken).then_some(entry(seen))
+    }
+
+    /// Comes in alone by a ticket that this PE left open.
+    #[inline(always)]
+    pub(crate) fn enter_own(&self) -> Option<u32> {
+        let seen = self.load(TURN);
+        let is_own = ahead(seen) & !TURNS == self.own | 1;
+        (is_own && self.replace(TURN, seen, taken_again(seen))).then_some(entry(seen))
     }
 
     #[inline(always)]
@@ -361,7 +430,7 @@ impl Tickets {
             // It is open for one that comes alone. No other waits, or those who waited have given
             // up.
             let next = entry(seen).wrapping_add(1);
-            if self.load::<u64>(NEXT) as u32 == next {
+            if self.next() == next {
                 self.close_before(next);
             }
             self.wake_waiting(pe, next);
@@ -408,7 +477,7 @@ impl Tickets {
         if is_open(seen) && entry(seen).wrapping_add(1) == ticket {
             return self.replace(TURN, seen, turn(ticket, ticket));
         }
-        entry(seen) == ticket && again(seen) > 2 * RUN
+        entry(seen) == ticket && !is_used(seen)
     }
 
     #[inline(always)]
@@ -425,7 +494,9 @@ impl Tickets {
 
     #[inline(always)]
     fn entered(&self, pe: &Pe, ticket: u32, mode: Mode) -> Quick<u32> {
-        if mode == Mode::Shared {
+        if mode == Mode::Exclusive {
+            self.store(TURN, self.taken(ticket, 1)); // Q1
+        } else {
             self.count_inside(pe, 1);
             // Where entry wraps to 0, the carry must not reach exit.
             let before =
@@ -455,11 +526,14 @@ impl Tickets {
         let next = ticket.wrapping_add(1);
         match mode {
             Mode::Exclusive => {
-                if self.load::<u64>(NEXT) as u32 != next {
+                if self.next() != next {
                     return self.leave_to_waiting(pe, ticket);
                 }
-                self.store(TURN, open(ticket, 0)); // Q1
-                self.wake(pe, next);
+                self.store(TURN, self.open(ticket, 0)); // Q1
+                pe.order_rings();
+                if self.next() != next {
+                    self.wake_waiting(pe, next); // Q4
+                }
             }
             Mode::Shared => {
                 self.count_inside(pe, u64::MAX);
@@ -478,10 +552,20 @@ impl Tickets {
     fn leave_to_waiting(&self, pe: &Pe, ticket: u32) {
         let next = ticket.wrapping_add(1);
         let after = match turns_of(self.load(TURN)) {
-            turns if turns < RUN => open(ticket, turns),
+            turns if turns < RUN => self.open(ticket, turns),
             _ => turn(next, next),
         };
         self.store(TURN, after); // Q1
+        self.wake(pe, next);
+    }
+
+    /// Leaves alone, with data that are broken.
+    pub(crate) fn leave_broken(&self, pe: &Pe, ticket: u32) {
+        if self.poison() == 0 {
+            self.store(POISON, pe.me() as u32 + 1);
+        }
+        let next = ticket.wrapping_add(1);
+        self.store(TURN, turn(next, next)); // Q1
         self.wake(pe, next);
     }
 
@@ -541,7 +625,7 @@ impl Tickets {
     fn wait(&self, pe: &Pe, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
         // Q6.
         let seen = self.turns();
-        let left = if again(seen) <= 2 * RUN + 1 { entry(seen) } else { exit(seen) };
+        let left = if is_used(seen) { entry(seen) } else { exit(seen) };
         if ticket.wrapping_sub(left) >= MOST {
             // SAFETY: as in `load`.
             unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
@@ -623,7 +707,7 @@ impl Tickets {
     fn terms<R>(&self, pe: &Pe, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
-        let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
+        let left_free = |pe: usize| self.holder() != Some(pe) && !reads(pe);
         let awaiting = Awaiting::Lock {
             is_free_of: &left_free,
             holds: Some(&|pe: usize| !left_free(pe)),
@@ -658,7 +742,7 @@ mod tests {
             let words = job.window::<u64>((128 + tail_for(1)) / 8).unwrap();
             let part = words.reach.local;
             // SAFETY: the window has room for both, is new, and lives as long as the queue is used.
-            let tickets = unsafe { Tickets::new(part, part.wrapping_add(128), 1) };
+            let tickets = unsafe { Tickets::new(part, part.wrapping_add(128), &job.pe) };
             words.write(NEXT / 8, drawn);
             words.write(TURN / 8, turn(drawn as u32, (drawn as u32).wrapping_sub(inside)));
             test(&job.pe, tickets);
@@ -690,7 +774,7 @@ mod tests {
     /// While somebody waits, a ticket is used for so many turns, and no more.
     #[test]
     fn who_waits_is_overtaken_by_a_bound() {
-        for drawn in [0, u64::from(u32::MAX), u64::from(AGAIN) - 1] {
+        for drawn in [0, u64::from(u32::MAX), u64::from(USED) - 1] {
             with_queue(drawn, 0, |pe, tickets| {
                 let turn = || {
                     let ticket = tickets.try_enter(pe, Mode::Exclusive).unwrap()?;
@@ -713,6 +797,42 @@ mod tests {
                 }
             });
         }
+    }
+
+    /// Whoever reads data by a turn that is not used finds out that somebody came in meanwhile,
+    /// also if it has left again.
+    #[test]
+    fn a_closed_turn_is_not_seen_again() {
+        for drawn in [0, u64::from(u32::MAX), u64::from(USED) - 1] {
+            with_queue(drawn, 0, |pe, tickets| {
+                for turns in 0..4 {
+                    let closed = tickets.closed(pe).expect("nobody is in");
+                    assert_eq!(tickets.closed(pe), Some(closed));
+                    for _ in 0..turns {
+                        let ticket = tickets.enter(pe, Mode::Exclusive).unwrap();
+                        assert_eq!((tickets.closed(pe), tickets.holder()), (None, Some(pe.me())));
+                        tickets.leave(pe, ticket, Mode::Exclusive);
+                        assert_ne!(tickets.turns(), closed);
+                        assert_eq!(tickets.holder(), None);
+                    }
+                }
+            });
+        }
+    }
+
+    /// What is broken is found so by whoever comes next, and never open.
+    #[test]
+    fn broken_data_are_not_open() {
+        with_queue(0, 0, |pe, tickets| {
+            let ticket = tickets.enter(pe, Mode::Exclusive).unwrap();
+            tickets.leave_broken(pe, ticket);
+            assert_eq!(tickets.poison(), pe.me() as u32 + 1);
+            for _ in 0..3 {
+                assert_eq!((tickets.enter_own(), tickets.holder()), (None, None));
+                let ticket = tickets.enter(pe, Mode::Exclusive).unwrap();
+                tickets.leave_broken(pe, ticket);
+            }
+        });
     }
 
     /// A PE behind an open ticket need not wait for its owner to come back.

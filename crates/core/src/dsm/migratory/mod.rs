@@ -105,7 +105,7 @@ impl Migratory {
         let tail = copy + 2 * room(bytes);
         // SAFETY: the caller promises the room; the offset is aligned, and so are both places.
         let threads =
-            unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), pe.npes()) };
+            unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), &pe) };
         let mine = Mine { queue: Queue::new(pe.me() == home), version: Cell::new(0) };
         Migratory { offset, home, threads, mine: UnsafeCell::new(mine), bytes, block, copy, pe }
     }
