@@ -15,7 +15,6 @@ into FILE between two marks.
 
 import argparse
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -185,17 +184,11 @@ def run(contender, seconds):
         given = {"PAGE": str(page), "SECONDS": str(seconds)}
         command = [given.get(word, word) for word in contender.command]
         begin = time.monotonic()
-        process = subprocess.Popen(command, env={**os.environ, **contender.environment}, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0)
-        try:
-            out, err = process.communicate(timeout=TIME_OUT)
-        except subprocess.TimeoutExpired as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            raise OSError(f"not done after {TIME_OUT} s") from error
+        environment = {**os.environ, **contender.environment}
+        status, out, err = peers.ended(command, environment, TIME_OUT)
         took = (time.monotonic() - begin) * 1e3
-    if process.returncode:
-        raise OSError(f"exit status {process.returncode}: {(err or out).strip()[-300:]}")
+    if status:
+        raise OSError(f"exit status {status}: {(err or out).strip()[-300:]}")
     if contender.row in SIMULATED and contender.row != "times":
         return {(contender.row, "ms"): [Slice(took, None, None)]}
     return slices_of(out)
@@ -321,4 +314,5 @@ def main():
 if __name__ == "__main__":
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("parts.py needs two CPUs: each side of a row has one of its own")
+    peers.end_at_signals()
     main()

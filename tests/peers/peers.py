@@ -147,21 +147,31 @@ def intel():
 MAKERS = {"raw": raw, "memonet": memonet, "oshmem": oshmem, "mpich": mpich, "openmpi": openmpi, "intel": intel}
 
 
-def run(peer, npes, setting, arguments):
-    """Slices by row and unit, and the failure if there was one."""
-    command, environment = peer.command(npes, setting, *arguments)
+def ended(command, environment, time_out):
+    """Exit status, output and errors of a command. When this ends otherwise, by time or by a signal, no process of the command's group is left."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
-        out, err = process.communicate(timeout=TIME_OUT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return {}, f"not done after {TIME_OUT} s"
+        out, err = process.communicate(timeout=time_out)
+        return process.returncode, out, err
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"not done after {time_out} s") from error
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def run(peer, npes, setting, arguments):
+    """Slices by row and unit, and the failure if there was one."""
+    try:
+        status, out, err = ended(*peer.command(npes, setting, *arguments), TIME_OUT)
+    except OSError as error:
+        return {}, str(error)
     rows = {}
     for words in map(str.split, out.splitlines()):
         if len(words) == 6:
             rows.setdefault((words[0], words[2]), []).append(Slice(*(None if word == "-" else float(word) for word in words[3:])))
-    failed = f"exit status {process.returncode}: {(err or out).strip()[-300:]}" if process.returncode else None
+    failed = f"exit status {status}: {(err or out).strip()[-300:]}" if status else None
     return rows, failed
 
 
@@ -178,9 +188,14 @@ class Busy:
 
     def __enter__(self):
         code = "import os,sys\nos.sched_setaffinity(0, [int(sys.argv[1])])\nwhile True: pass"
-        self.all = [subprocess.Popen([sys.executable, "-c", code, str(cpu)], start_new_session=self.own_session)
-                    for cpu in sorted(os.sched_getaffinity(0))]
-        time.sleep(0.5)
+        self.all = []
+        try:
+            for cpu in sorted(os.sched_getaffinity(0)):
+                self.all.append(subprocess.Popen([sys.executable, "-c", code, str(cpu)], start_new_session=self.own_session))
+            time.sleep(0.5)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_):
         for process in self.all:
@@ -192,7 +207,9 @@ def starts(peer, setting, npes):
     """Milliseconds from start to end of a program that measures nothing."""
     command, environment = peer.command(npes, setting)
     begin = time.monotonic()
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=TIME_OUT)
+    status, out, err = ended(command, environment, TIME_OUT)
+    if status:
+        raise OSError(f"exit status {status}: {(err or out).strip()[-300:]}")
     return (time.monotonic() - begin) * 1e3
 
 
@@ -214,6 +231,12 @@ def chosen(rows, pes):
             names = [row for row in rows if row != START and not row.startswith(tuple(INTERFERENCE))]
         if names or not rows:
             yield prefix, npes, names
+
+
+def end_at_signals():
+    """SIGTERM and SIGHUP end this as Ctrl-C does, by an exception: what was started is ended on the way."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 class Pause(Exception):
@@ -260,7 +283,7 @@ class Measurement:
         if prefix == START:
             try:
                 found["", "ms"] = [Slice(starts(peer, setting, npes), None, None)]
-            except (subprocess.SubprocessError, OSError) as error:
+            except OSError as error:
                 failed = str(error)
         elif prefix:
             # Long enough for many time slices of the scheduler, so that a round has its share of interference.
@@ -369,8 +392,8 @@ def main():
     parser.add_argument("--only", default=",".join(MAKERS), help="libraries, of " + ",".join(MAKERS))
     parser.add_argument("--rows", default="", help="rows of the report, separated by commas")
     parser.add_argument("--pes", default="", help="numbers of PEs, of 2, 4, 8, 16")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--most-rounds", type=int, default=20, help="most rounds of rows of two PEs, where CPUs change their placement")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--most-rounds", type=int, default=10, help="most rounds of rows of two PEs, where CPUs change their placement")
     parser.add_argument("--seconds", type=float, default=0.15, help="per row and round")
     parser.add_argument("--keep", type=Path, help="append results to this file, and skip runs that are in it")
     parser.add_argument("--pause-after", type=float, default=0, help="seconds, with --keep")
@@ -408,4 +431,5 @@ def main():
 if __name__ == "__main__":
     if shutil.which("cc") is None:
         sys.exit("peers.py needs a C compiler: apt install gcc")
+    end_at_signals()
     main()
