@@ -7,7 +7,7 @@ use crate::wait::limit::Patience;
 use crate::wait::{self, Awaiting, Terms};
 
 use crate::endpoint::recorder::objects::Counters;
-use crate::sync::tickets::{Mode, Tickets};
+use crate::sync::tickets::{Mode, Tickets, holder, is_open};
 
 /// The data and their lock.
 pub(super) struct NearData {
@@ -99,41 +99,52 @@ impl NearData {
         };
         let tickets = self.tickets;
         loop {
-            let closed = tickets.closed(pe);
-            let broken = tickets.poison() as usize;
-            let who = match (closed, broken) {
-                (Some(turn), 0) => {
+            // As any reader, if the queue still moves.
+            if let Ok(Some(ticket)) = tickets.try_enter(pe, Mode::Shared) {
+                copy(self.data, to);
+                let broken = tickets.poison();
+                tickets.leave(pe, ticket, Mode::Shared);
+                if broken == 0 {
+                    return Ok(());
+                }
+            }
+            let (seen, broken) = (tickets.turns(), tickets.poison() as usize);
+            let who = match (broken, holder(seen)) {
+                // Until the turn changes, nobody comes in alone: all wait behind one that died.
+                (0, None) => {
                     copy(self.data, to);
-                    if tickets.turns() == turn {
+                    if !is_open(seen) && tickets.turns() == seen {
                         return Ok(());
                     }
+                    wait::give_way(pe);
                     continue;
                 }
-                (None, 0) => match tickets.holder() {
-                    Some(who) => who,
-                    None => continue,
-                },
-                (_, number) => number - 1,
+                (0, Some(who)) => who,
+                (number, _) => number - 1,
             };
             let departed = pe.control().state(who).departed();
             if departed.is_some() || broken != 0 {
-                // Who has departed changes no data any more, nor does anybody change broken ones.
-                match self.shadow {
-                    Some(shadow) if tickets.is_kept() => copy(shadow, to),
-                    Some(_) => copy(self.data, to),
-                    None if torn => copy(self.data, to),
-                    None => {
-                        let cause = departed.unwrap_or(Cause::Panic);
-                        return Err(pe.failed(who, cause));
-                    }
+                let from = match self.shadow {
+                    Some(shadow) if tickets.is_kept() => Some(shadow),
+                    None if !torn => None,
+                    _ => Some(self.data),
+                };
+                if let Some(from) = from {
+                    copy(from, to);
                 }
-                return Ok(());
+                // It may have left before it departed. Who departed while it was in changes no data
+                // any more, nor does anybody change broken ones.
+                if broken == 0 && tickets.turns() != seen {
+                    continue;
+                }
+                let cause = departed.unwrap_or(Cause::Panic);
+                return from.map(|_| ()).ok_or_else(|| pe.failed(who, cause));
             }
             if who == pe.me() {
                 return Err(super::held_here());
             }
             let members = [who];
-            let changed = || (tickets.holder() != Some(who)).then_some(());
+            let changed = || (holder(tickets.turns()) != Some(who)).then_some(());
             let terms = Terms::forever(Awaiting::WordOf(&members, None));
             match wait::until(pe, terms, changed).map_err(|error| *error) {
                 // The loop looks at the holder again.

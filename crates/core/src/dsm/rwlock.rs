@@ -68,7 +68,8 @@ impl LockOptions {
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Protocol,
-    /// The queue, if it is all that a use takes: near, without a shadow, and nothing is recorded.
+    /// The queue, if it is all that a use takes: near, without a shadow, nothing recorded or
+    /// checked.
     at_once: Option<Tickets>,
     /// The data that guards refer to: near, in the home's part; far, in this PE's part.
     elements: *mut [T::Element],
@@ -224,7 +225,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         }
     }
 
-    /// The data, if that takes no more than the queue's first word.
+    /// The data, if that takes no more than the queue's turn.
     #[inline(always)]
     pub(super) fn write_at_once(&self) -> Option<WriteGuard<'_, T>> {
         let tickets = self.at_once.as_ref()?;
@@ -236,7 +237,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         Some(self.writing(ticket))
     }
 
-    /// Comes in after another PE that left the queue's ticket open.
+    /// Comes in if the queue's ticket is open, whoever had it last.
     #[inline(never)]
     fn write_again(&self, tickets: &Tickets) -> Option<u32> {
         let ticket = tickets.enter_again(Mode::Exclusive)?;

@@ -32,7 +32,7 @@
 //! | | a later one was drawn; n = [`RUN`]; or the data are broken | store: entry = exit = t + 1 |
 //! | leave shared | | add: exit + 1 |
 //! | close t - 1, with the next ticket t | t - 1 was seen open twice, or this thread may soon sleep, as others may come first | compare-and-swap: entry = exit = t, which lets this thread in |
-//! | close t - 1, without a ticket | t - 1 is open, and this thread wants a shared ticket at once, or reads what a death has left | the same |
+//! | close t - 1, without a ticket | t - 1 is open, and this thread wants a shared ticket at once | the same |
 //! | pass ticket t, which was given up | entry = t, and the mark in t's slot was taken away, which one thread can | compare-and-swap: entry + 1, exit + 1: in and out again in place of the owner |
 //!
 //! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket
@@ -46,7 +46,9 @@
 //!   before t, as no other can have come in. The stores by which it comes in and leaves are the
 //!   only writes to the word: threads that could add to it are outside, and others compare-and-swap
 //!   only words that are open. Of those that do, whether to come in or to close, one succeeds. While
-//!   t is open, nobody is in; then the one that succeeds to come in is what t's owner was.
+//!   t is open, nobody is in; then the one that succeeds to come in is what t's owner was. One that
+//!   closes, or finds that another one has, comes in by what the turn is then: readers with tickets
+//!   between may be in.
 //! * Q2: *Fair, but for a bound.* No ticket overtakes another: entry takes each in turn. Readers
 //!   that drew one after the other are in together; a writer waits only for the tickets before it.
 //!   Threads that use an open ticket overtake those who wait. When t's holder leaves and sees that
@@ -221,7 +223,7 @@ fn is_used(turn: u64) -> bool {
 
 /// Whether anybody may come in alone by the ticket that entry names.
 #[inline(always)]
-fn is_open(turn: u64) -> bool {
+pub(crate) fn is_open(turn: u64) -> bool {
     is_used(turn) && ahead(turn) % 2 == 1
 }
 
@@ -231,6 +233,11 @@ fn is_turn_of(turn: u64, ticket: u32, mode: Mode) -> bool {
         Mode::Exclusive => exit(turn) == ticket,
         Mode::Shared => entry(turn) == ticket,
     }
+}
+
+/// The PE that is in alone, if one may have changed the data by then.
+pub(crate) fn holder(turn: u64) -> Option<usize> {
+    (is_used(turn) && !is_open(turn)).then(|| ((ahead(turn) - USED) / OF_PE) as usize)
 }
 
 /// How many turns a ticket that is used was used for since others wait.
@@ -328,23 +335,6 @@ impl Tickets {
     /// Whether the released data are elsewhere.
     pub(crate) fn is_kept(&self) -> bool {
         self.load::<u32>(LAST) & 1 != 0
-    }
-
-    /// The PE that is in alone; `None` in the moments before it may change the data, too.
-    pub(crate) fn holder(&self) -> Option<usize> {
-        let seen = self.turns();
-        (is_used(seen) && !is_open(seen)).then(|| ((ahead(seen) - USED) / OF_PE) as usize)
-    }
-
-    /// The turn word, if nobody is in alone. Until it changes, nobody is.
-    pub(crate) fn closed(&self, pe: &Pe) -> Option<u64> {
-        let seen = self.turns();
-        if is_open(seen) {
-            let next = entry(seen).wrapping_add(1);
-            self.close_before(next);
-            self.wake(pe, next);
-        }
-        Some(self.turns()).filter(|&seen| !is_used(seen))
     }
 
     /// Number + 1 of the PE that panicked in here; 0: none.
@@ -486,10 +476,12 @@ impl Tickets {
     }
 
     /// Whether the turn that was seen lets in one who waits. If the ticket before is open, and
-    /// `closes`, this one ends its use.
+    /// `closes`, this one ends its use. Meanwhile others may have closed it, and a reader that stood
+    /// between may have come in.
     #[inline(always)]
     fn lets_in(&self, seen: u64, ticket: u32, mode: Mode, closes: bool) -> bool {
-        is_turn_of(seen, ticket, mode) || closes && is_open(seen) && self.close_before(ticket)
+        is_turn_of(seen, ticket, mode)
+            || closes && is_open(seen) && self.close_before(ticket) && self.may_enter(ticket, mode)
     }
 
     #[inline(always)]
@@ -573,8 +565,8 @@ impl Tickets {
     #[inline(always)]
     fn wake(&self, pe: &Pe, ticket: u32) {
         pe.order_rings();
-        // `next` could say that no PE waits, but a PE that spins has that line by now, and a look
-        // at it costs as much as a hand-over.
+        // `next` would say that a PE waits, and not whether it sleeps. A PE that spins has that line
+        // by now, and a look at it costs as much as a hand-over.
         if self.load_slot(ticket) as u32 == ticket {
             self.wake_waiting(pe, ticket);
         }
@@ -707,7 +699,7 @@ impl Tickets {
     fn terms<R>(&self, pe: &Pe, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
-        let left_free = |pe: usize| self.holder() != Some(pe) && !reads(pe);
+        let left_free = |pe: usize| holder(self.turns()) != Some(pe) && !reads(pe);
         let awaiting = Awaiting::Lock {
             is_free_of: &left_free,
             holds: Some(&|pe: usize| !left_free(pe)),
@@ -799,22 +791,47 @@ mod tests {
         }
     }
 
-    /// Whoever reads data by a turn that is not used finds out that somebody came in meanwhile,
-    /// also if it has left again.
+    /// A writer saw the ticket before it open; then that was closed, and the reader between is in.
     #[test]
-    fn a_closed_turn_is_not_seen_again() {
+    fn a_writer_does_not_come_in_beside_the_reader_between() {
+        with_queue(5, 0, |pe, tickets| {
+            let holder = tickets.enter(pe, Mode::Exclusive).unwrap();
+            let [reader, writer] = [(); 2].map(|()| tickets.draw().unwrap());
+            tickets.leave(pe, holder, Mode::Exclusive);
+            let seen = tickets.turns();
+            assert!(is_open(seen));
+            assert!(tickets.lets_in(seen, reader, Mode::Shared, true));
+            tickets.entered(pe, reader, Mode::Shared).unwrap();
+            assert!(!tickets.lets_in(seen, writer, Mode::Exclusive, true));
+            tickets.leave(pe, reader, Mode::Shared);
+            assert!(tickets.lets_in(seen, writer, Mode::Exclusive, true));
+        });
+    }
+
+    /// The turn says who is in alone, wherever the numbers wrap.
+    #[test]
+    fn the_turn_names_the_holder() {
         for drawn in [0, u64::from(u32::MAX), u64::from(USED) - 1] {
             with_queue(drawn, 0, |pe, tickets| {
-                for turns in 0..4 {
-                    let closed = tickets.closed(pe).expect("nobody is in");
-                    assert_eq!(tickets.closed(pe), Some(closed));
-                    for _ in 0..turns {
-                        let ticket = tickets.enter(pe, Mode::Exclusive).unwrap();
-                        assert_eq!((tickets.closed(pe), tickets.holder()), (None, Some(pe.me())));
-                        tickets.leave(pe, ticket, Mode::Exclusive);
-                        assert_ne!(tickets.turns(), closed);
-                        assert_eq!(tickets.holder(), None);
+                for pe in [0, 1, MAX_HOSTED - 1] {
+                    let own = ahead_of(pe);
+                    let tickets = Tickets { own, ..tickets };
+                    for (ticket, turns) in [(drawn as u32, 1), (u32::MAX, RUN), (0, RUN)] {
+                        assert_eq!(holder(tickets.taken(ticket, turns)), Some(pe));
+                        let open = tickets.open(ticket, turns - 1);
+                        assert_eq!(
+                            (is_open(open), holder(open), turns_of(open)),
+                            (true, None, turns - 1)
+                        );
+                        assert_eq!(taken_again(open), tickets.taken(ticket, turns));
                     }
+                }
+                for mode in [Mode::Exclusive, Mode::Shared] {
+                    assert_eq!(holder(tickets.turns()), None);
+                    let ticket = tickets.enter(pe, mode).unwrap();
+                    let alone = (mode == Mode::Exclusive).then(|| pe.me());
+                    assert_eq!(holder(tickets.turns()), alone);
+                    tickets.leave(pe, ticket, mode);
                 }
             });
         }
@@ -828,7 +845,7 @@ mod tests {
             tickets.leave_broken(pe, ticket);
             assert_eq!(tickets.poison(), pe.me() as u32 + 1);
             for _ in 0..3 {
-                assert_eq!((tickets.enter_own(), tickets.holder()), (None, None));
+                assert_eq!((tickets.enter_own(), holder(tickets.turns())), (None, None));
                 let ticket = tickets.enter(pe, Mode::Exclusive).unwrap();
                 tickets.leave_broken(pe, ticket);
             }
