@@ -21,11 +21,12 @@ impl Random {
         ((self.0 >> 33) as usize) % end
     }
 
-    /// Mostly short lengths, and all kinds of others.
+    /// Mostly short lengths, those of a few lines, and all kinds of others.
     fn len(&mut self) -> usize {
         match self.below(8) {
             0 => self.below(MOST + 1),
             1 => 0,
+            2 => self.below(160),
             _ => 1 + self.below(8),
         }
     }
@@ -75,7 +76,7 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
     let mut own = Random(me as u64 + 7);
     let mut block = Vec::new();
     for call in 1..=CALLS {
-        come_late(&mut own);
+        come_late(&mut own, call > CALLS / 4 * 3);
         let (what, len, root) = (random.below(9), random.len(), random.below(npes));
         let team = if random.below(3) == 0 { &other } else { world };
         let into = if random.below(2) == 0 { &from } else { &to };
@@ -127,11 +128,12 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// Most calls follow at once; some PEs compute or sleep before others, or have a thread.
-fn come_late(own: &mut Random) {
+/// Most calls follow at once; some PEs compute or sleep before others, or have a thread. A process
+/// that had one goes the general ways from then on.
+fn come_late(own: &mut Random, threads: bool) {
     match own.below(200) {
         0 => std::thread::sleep(Duration::from_millis(1)),
-        1 => drop(std::thread::spawn(|| ()).join()),
+        1 if threads => drop(std::thread::spawn(|| ()).join()),
         2..20 => {
             let until = Instant::now() + Duration::from_micros(own.below(20) as u64);
             while Instant::now() < until {}

@@ -4,6 +4,7 @@ use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
 use super::{Broadcast, Span, SymmetricRange, check_apart, check_disjoint, check_length};
 use crate::base::error::{Quick, Result};
+use crate::base::layout::{EAGER_BYTES, LINE};
 use crate::base::shm::{self, Plain};
 use crate::team::Team;
 use crate::team::at_once::Named;
@@ -46,9 +47,9 @@ impl Team {
         from: Span<'_, T>,
     ) -> Result<()> {
         let call = Named { name: "Team::broadcast_into", at: Location::caller() };
-        if let Some((into, here, bytes)) = self.short_pair(to, from).filter(|_| root < self.len()) {
-            // SAFETY: places of this PE, equally long.
-            let ended = unsafe { self.broadcast_at_once(Some(&call), root, into, here, bytes) };
+        if let Some((to, from)) = self.equal_pair(to, from).filter(|_| root < self.len()) {
+            // SAFETY: places of this PE's segment, equally long.
+            let ended = unsafe { self.broadcast_at_once(Some(&call), root, to, from) };
             if let Some(ended) = ended {
                 return ended.map_err(|error| *error);
             }
@@ -56,20 +57,24 @@ impl Team {
         self.broadcast_in_general(call, root, to, from)
     }
 
-    /// A broadcast by lines, if nothing else has to be done. `None`: nothing was done.
+    /// A broadcast between near members, if nothing else has to be done. `None`: nothing was done.
     ///
     /// # Safety
-    /// `into` and `here` are places of this PE of so many bytes. Where they overlap in part, `into`
+    /// `to` and `from` are places of the segments, equally long. Where they overlap in part, `to`
     /// gets the mixture of bytes that the module's head describes.
     #[inline(always)]
     unsafe fn broadcast_at_once(
         &self,
         call: Option<&Named>,
         root: usize,
-        into: *mut u8,
-        here: *const u8,
-        bytes: usize,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Option<Quick<()>> {
+        if from.bytes > LINE {
+            // SAFETY: as the caller promises.
+            return unsafe { self.broadcast_longer_at_once(call, root, to, from) };
+        }
+        let (into, here, bytes) = (self.here(to), self.here(from).cast_const(), from.bytes);
         let source = if self.rank() == root {
             // SAFETY: as the caller promises.
             unsafe { self.send_at_once(call, here, bytes) }.then_some(here)?
@@ -79,11 +84,50 @@ impl Team {
                 Err(error) => return Some(Err(error)),
             }
         };
-        if source != into.cast_const() {
-            // SAFETY: a line or a place of this PE, and another place; as in `take`.
-            unsafe { shm::copy(into, source, bytes) };
-        }
+        // SAFETY: a line or a place of this PE, and another place.
+        unsafe { copy_apart(into, source, bytes) };
         Some(Ok(()))
+    }
+
+    /// [`broadcast_at_once`](Self::broadcast_at_once) of more than a line: as
+    /// [`hand_out`](Self::hand_out) does it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn broadcast_longer_at_once(
+        &self,
+        call: Option<&Named>,
+        root: usize,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Option<Quick<()>> {
+        let (into, here, bytes) = (self.here(to), self.here(from).cast_const(), from.bytes);
+        let is_published = bytes <= EAGER_BYTES;
+        if self.rank() == root {
+            // SAFETY: the source is readable, and no eager buffer.
+            let has_sent = match is_published {
+                true => unsafe { self.publish_at_once(call, here, bytes) },
+                false => unsafe { self.send_at_once(call, here, 0) },
+            };
+            if !has_sent {
+                return None;
+            }
+            // SAFETY: as the caller promises.
+            unsafe { copy_apart(into, here, bytes) };
+            return Some(if is_published { Ok(()) } else { self.await_answers(call) });
+        }
+        if let Err(error) = self.hear_at_once(call, root, 0)? {
+            return Some(Err(error));
+        }
+        let place = match is_published {
+            true => self.eager_buffer(self.last_step()),
+            false => from,
+        };
+        let there = self.there(root, place).mapped().expect("all members are near");
+        // SAFETY: the root keeps what lies there until this member has answered, or published it.
+        unsafe { copy_apart(into, there, bytes) };
+        Some(if is_published { Ok(()) } else { self.answer_at_once(call, root) })
     }
 
     #[inline(never)]
@@ -115,14 +159,12 @@ impl Team {
         self.check_places(to, from)?;
         self.note_call(from.bytes);
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
+        // SAFETY: both lie in the segments, and are equally long.
+        let ended = unsafe { self.broadcast_at_once(None, root, what.own_to(self.rank()), from) };
+        if let Some(ended) = ended {
+            return Ok(ended?);
+        }
         if self.goes_by_lines(from.bytes) {
-            let into = if self.rank() == root { what.own_to(root) } else { to };
-            let (into, here) = (self.here(into), self.here(from).cast_const());
-            // SAFETY: places of this PE, equally long.
-            let ended = unsafe { self.broadcast_at_once(None, root, into, here, from.bytes) };
-            if let Some(ended) = ended {
-                return Ok(ended?);
-            }
             return Ok(self.hand_out(Algorithm::Line, what, |_| from)?);
         }
         let call = Call::Broadcast { bytes: from.bytes };
@@ -298,5 +340,17 @@ impl Team {
             }
         }
         self.take(root, part(root), what.own_to(root))
+    }
+}
+
+/// Copies, unless both are one place.
+///
+/// # Safety
+/// As for [`shm::copy`].
+#[inline(always)]
+unsafe fn copy_apart(to: *mut u8, from: *const u8, bytes: usize) {
+    if from != to.cast_const() {
+        // SAFETY: as the caller promises.
+        unsafe { shm::copy(to, from, bytes) };
     }
 }

@@ -303,18 +303,29 @@ impl Team {
         Ok(span.place)
     }
 
-    /// Addresses of the destination and the source of a call that may go by lines, and their bytes:
-    /// spans of this team's job and PE, equally long and apart.
+    /// The destination and the source of a call: spans of this team's job and PE, equally long and
+    /// apart. `None` for others.
+    #[inline(always)]
+    fn equal_pair<T: Plain>(
+        &self,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Option<(SymmetricRange, SymmetricRange)> {
+        let (to, from) = (self.own(to).ok()?, self.own(from).ok()?);
+        let is_equal = to.bytes == from.bytes && size_of::<T>() > 0;
+        (is_equal && to.is_apart(from)).then_some((to, from))
+    }
+
+    /// [`equal_pair`](Self::equal_pair), by addresses, with the bytes, of a call that may go by
+    /// lines.
     #[inline(always)]
     fn short_pair<T: Plain>(
         &self,
         to: Span<'_, T>,
         from: Span<'_, T>,
     ) -> Option<(*mut u8, *const u8, usize)> {
-        let (to, from) = (self.own(to).ok()?, self.own(from).ok()?);
-        let is_short = from.bytes <= LINE && to.bytes == from.bytes && size_of::<T>() > 0;
-        (is_short && to.is_apart(from))
-            .then(|| (self.here(to), self.here(from).cast_const(), to.bytes))
+        let (to, from) = self.equal_pair(to, from).filter(|(_, from)| from.bytes <= LINE)?;
+        Some((self.here(to), self.here(from).cast_const(), to.bytes))
     }
 
     /// Checks that places lie inside of this job's segments: they may have been made in another

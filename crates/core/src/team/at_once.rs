@@ -13,7 +13,7 @@
 use super::Team;
 use super::steps::{Lines, NearMember, Step, Steps};
 use crate::base::error::Quick;
-use crate::base::layout::{StepLine, TURNS};
+use crate::base::layout::{EAGER_BYTES, StepLine, TURNS};
 use crate::base::shm;
 use crate::endpoint::{calls, ending};
 use crate::wait;
@@ -47,10 +47,7 @@ impl Team {
         let (step, near) = self.step_at_once(call, bytes, true)?;
         // SAFETY: as the caller promises; so many bytes go by lines.
         unsafe { self.send_lines(step, near, from, bytes) };
-        // The lines of the next turn rest: the others' last looks there are long past. So they are
-        // here when the next step stores to them.
-        let next = Step { turn: (step.turn + 1) % TURNS, ..step };
-        near.iter().for_each(|other| shm::prefetch_to_write(other.there(next).cast()));
+        prepare_next(step, near);
         self.count(call);
         if !wait::look_later(|| near.iter().all(|other| other.has_come(step)))
             && let Err(error) = self.await_after_all(call, step, 0, self.len())
@@ -76,6 +73,32 @@ impl Team {
         let Some((step, near)) = self.step_at_once(call, bytes, false) else { return false };
         // SAFETY: as the caller promises; so many bytes go by lines.
         unsafe { self.send_lines(step, near, from, bytes) };
+        prepare_next(step, near);
+        self.count(call);
+        true
+    }
+
+    /// Copies so many bytes into this PE's eager buffer, and sends all other members a line without
+    /// any, in a step in which this one awaits nothing. False: more has to be done than that, and
+    /// nothing was.
+    ///
+    /// # Safety
+    /// `from` is readable for `bytes`, at most [`EAGER_BYTES`], and outside of the buffer.
+    #[inline(never)]
+    pub(crate) unsafe fn publish_at_once(
+        &self,
+        call: Option<&Named>,
+        from: *const u8,
+        bytes: usize,
+    ) -> bool {
+        debug_assert!(bytes <= EAGER_BYTES);
+        let Some((step, near)) = self.step_at_once(call, 0, false) else { return false };
+        // SAFETY: the buffer lies in this PE's segment; the caller promises the source.
+        unsafe {
+            shm::copy(self.here(self.eager_buffer(step)), from, bytes);
+            self.send_lines(step, near, from, 0);
+        }
+        prepare_next(step, near);
         self.count(call);
         true
     }
@@ -92,7 +115,8 @@ impl Team {
         rank: usize,
         bytes: usize,
     ) -> Option<Quick<Lines>> {
-        let (step, _) = self.step_at_once(call, bytes, false)?;
+        let (step, near) = self.step_at_once(call, bytes, false)?;
+        near.iter().for_each(|other| shm::prefetch_to_write(other.there(step).cast()));
         self.count(call);
         if !wait::look_awake(|| self.is_notified(step, rank))
             && let Err(error) = self.await_after_all(call, step, rank, rank + 1)
@@ -100,6 +124,39 @@ impl Team {
             return Some(Err(error));
         }
         Some(Ok(self.lines(step)))
+    }
+
+    /// After [`hear_at_once`](Self::hear_at_once) without bytes: says, in the same step, that this
+    /// member has read the sender's memory.
+    ///
+    /// # Errors
+    /// [`PeerFailed`](crate::Error::PeerFailed) where a member was gone when it had.
+    pub(crate) fn answer_at_once(&self, call: Option<&Named>, rank: usize) -> Quick<()> {
+        let step = self.last_step();
+        let given = self.check_given(&|pe| self.has_notified(step, rank, pe));
+        let others = self.steps().near.as_deref().unwrap_or_default();
+        // SAFETY: no bytes are copied.
+        unsafe { self.send_lines(step, only(others, rank), NOTHING.as_ptr(), 0) };
+        given.or_else(|error| self.after_all(call, || Err(error)))
+    }
+
+    /// After [`send_at_once`](Self::send_at_once) without bytes: awaits the others' answers.
+    ///
+    /// # Errors
+    /// As for [`await_from`](Self::await_from).
+    pub(crate) fn await_answers(&self, call: Option<&Named>) -> Quick<()> {
+        let (step, others) = (self.last_step(), self.steps().near.as_deref().unwrap_or_default());
+        match wait::look_later(|| others.iter().all(|other| other.has_come(step))) {
+            true => Ok(()),
+            false => self.await_after_all(call, step, 0, self.len()),
+        }
+    }
+
+    /// The step that was begun last, which is no meeting.
+    #[inline(always)]
+    pub(crate) fn last_step(&self) -> Step {
+        let number = self.steps().begun.load(Ordering::Relaxed);
+        Step { number, turn: number as usize % TURNS, meeting: false }
     }
 
     /// Begins the next step, as [`step`](Self::step) does, if nothing else has to be done.
@@ -162,10 +219,31 @@ impl Team {
         first: usize,
         end: usize,
     ) -> Quick<()> {
-        let wait = || self.await_from(step, first..end);
+        self.after_all(call, || self.await_from(step, first..end))
+    }
+
+    /// What is left of a call that was counted, or is a part of one.
+    fn after_all(&self, call: Option<&Named>, rest: impl FnOnce() -> Quick<()>) -> Quick<()> {
         match call {
-            Some(call) => Ok(self.collective_after_all(call.name, call.at, wait)?),
-            None => wait(),
+            Some(call) => Ok(self.collective_after_all(call.name, call.at, rest)?),
+            None => rest(),
         }
     }
+}
+
+/// Fetches the lines that the next step stores to. They rest: the others' last looks there are long
+/// past.
+#[inline(always)]
+fn prepare_next(step: Step, near: &[NearMember]) {
+    let next = Step { turn: (step.turn + 1) % TURNS, ..step };
+    near.iter().for_each(|other| shm::prefetch_to_write(other.there(next).cast()));
+}
+
+/// The bytes of a line without any.
+const NOTHING: [u8; 0] = [];
+
+/// The member with this rank alone.
+#[inline(always)]
+fn only(others: &[NearMember], rank: usize) -> &[NearMember] {
+    others.iter().position(|other| other.rank == rank).map_or(&[], |at| &others[at..=at])
 }

@@ -103,7 +103,7 @@ pub(crate) struct Steps {
 
 /// Another member whose memory is mapped here, and this member's line for the first turn there.
 pub(super) struct NearMember {
-    rank: usize,
+    pub(super) rank: usize,
     line: *mut u8,
     /// Its line for the first turn in this PE's segment.
     own: *const u8,
