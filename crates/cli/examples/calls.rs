@@ -1,6 +1,6 @@
 //! Collective calls and multicast blocks in an order that the first argument seeds, each with its
-//! result checked, by PEs that come early and late: short ones of near PEs, which go their own
-//! quick ways, between others. With a second argument, PE 1 has a second thread all the time.
+//! result checked, by PEs that come early and late: those of near PEs, which go quick ways of their
+//! own, between others. With a second argument, PE 1 has a second thread all the time.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -46,8 +46,12 @@ fn value(call: usize, pe: usize, at: usize) -> u64 {
     (call * 1_000_003 + pe * 1009 + at) as u64
 }
 
-fn fill(window: &Window<u64>, call: usize, pe: usize, len: usize) {
-    (0..len).for_each(|at| window.write(at, value(call, pe, at)));
+fn sum(call: usize, npes: usize, at: usize) -> u64 {
+    (0..npes).map(|pe| value(call, pe, at)).sum()
+}
+
+fn fill(window: &Window<u64>, first: usize, call: usize, pe: usize, len: usize) {
+    (0..len).for_each(|at| window.write(first + at, value(call, pe, at)));
 }
 
 fn main() -> Result<()> {
@@ -65,7 +69,7 @@ fn main() -> Result<()> {
 
 fn calls(job: &Job, random: &mut Random) -> Result<()> {
     let (me, npes) = (job.pe(), job.npes());
-    let (from, to) = (job.window::<u64>(MOST)?, job.window::<u64>(MOST)?);
+    let (from, to) = (job.window::<u64>(MOST + 8)?, job.window::<u64>(MOST + 8)?);
     let flag = job.window::<u64>(1)?;
     let world = job.world();
     let other = world.split_strided(0, 1, npes)?.expect("all are members");
@@ -80,7 +84,9 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
         let (what, len, root) = (random.below(9), random.len(), random.below(npes));
         let team = if random.below(3) == 0 { &other } else { world };
         let into = if random.below(2) == 0 { &from } else { &to };
-        let (target, source) = (into.span(0..len)?, from.span(0..len)?);
+        // In place where both are one window.
+        let first = random.below(8);
+        let (target, source) = (into.span(first..first + len)?, from.span(first..first + len)?);
         match what {
             0 => job.barrier()?,
             1 => {
@@ -90,29 +96,33 @@ fn calls(job: &Job, random: &mut Random) -> Result<()> {
                 team.barrier()?;
             }
             2 | 3 => {
-                fill(&from, call, me, len);
+                fill(&from, first, call, me, len);
                 team.all_reduce_into(Sum, target, source)?;
                 for at in 0..len {
-                    let sum = (0..npes).map(|pe| value(call, pe, at)).sum::<u64>();
-                    assert_eq!(into.read(at), sum, "sum {call} of {len}");
+                    assert_eq!(into.read(first + at), sum(call, npes, at), "sum {call} of {len}");
                 }
             }
             4 => {
-                fill(&from, call, me, len);
+                fill(&from, first, call, me, len);
                 team.all_reduce_into(First, target, source)?;
-                (0..len).for_each(|at| assert_eq!(into.read(at), value(call, 0, at)));
+                (0..len).for_each(|at| assert_eq!(into.read(first + at), value(call, 0, at)));
             }
             5 | 6 => {
-                fill(&from, call, me, len);
+                fill(&from, first, call, me, len);
                 team.broadcast_into(root, target, source)?;
                 for at in 0..len {
-                    assert_eq!(into.read(at), value(call, root, at), "broadcast {call} of {len}");
+                    let found = into.read(first + at);
+                    assert_eq!(found, value(call, root, at), "broadcast {call} of {len}");
                 }
             }
             7 => {
                 split.step()?;
-                fill(&from, call, me, len);
-                team.reduce_into(Sum, root, to.span(0..len)?, source)?;
+                fill(&from, first, call, me, len);
+                team.reduce_into(Sum, root, to.span(first..first + len)?, source)?;
+                for at in (0..len).filter(|_| me == root) {
+                    let found = to.read(first + at);
+                    assert_eq!(found, sum(call, npes, at), "sum {call} of {len} to one");
+                }
                 split.wait()?;
             }
             _ => pass_block(&mut channel, &mut block, me == 0, call, len)?,

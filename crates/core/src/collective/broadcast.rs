@@ -117,17 +117,15 @@ impl Team {
             unsafe { copy_apart(into, here, bytes) };
             return Some(if is_published { Ok(()) } else { self.await_answers(call) });
         }
-        if let Err(error) = self.hear_at_once(call, root, 0)? {
-            return Some(Err(error));
-        }
-        let place = match is_published {
-            true => self.eager_buffer(self.last_step()),
-            false => from,
+        let step = match self.hear_at_once(call, root, 0)? {
+            Ok(lines) => self.step_heard(&lines, root),
+            Err(error) => return Some(Err(error)),
         };
+        let place = if is_published { self.eager_buffer(step) } else { from };
         let there = self.there(root, place).mapped().expect("all members are near");
         // SAFETY: the root keeps what lies there until this member has answered, or published it.
         unsafe { copy_apart(into, there, bytes) };
-        Some(if is_published { Ok(()) } else { self.answer_at_once(call, root) })
+        Some(if is_published { Ok(()) } else { self.answer_at_once(call, step, root) })
     }
 
     #[inline(never)]

@@ -110,10 +110,14 @@ impl NearData {
             }
             let (seen, broken) = (tickets.turns(), tickets.poison() as usize);
             let who = match (broken, holder(seen)) {
+                (0, None) if is_open(seen) => {
+                    tickets.close(pe);
+                    continue;
+                }
                 // Until the turn changes, nobody comes in alone: all wait behind one that died.
                 (0, None) => {
                     copy(self.data, to);
-                    if !is_open(seen) && tickets.turns() == seen {
+                    if tickets.turns() == seen {
                         return Ok(());
                     }
                     wait::give_way(pe);
@@ -148,7 +152,8 @@ impl NearData {
             let terms = Terms::forever(Awaiting::WordOf(&members, None));
             match wait::until(pe, terms, changed).map_err(|error| *error) {
                 // The loop looks at the holder again.
-                Ok(()) | Err(Error::PeerFailed { .. }) => {}
+                Ok(()) => {}
+                Err(Error::PeerFailed { pe, .. }) if pe == who => {}
                 Err(error) => return Err(error),
             }
         }
@@ -165,8 +170,12 @@ mod tests {
     const SHADOW: usize = 1024;
     const TAIL: usize = 2048;
 
-    /// What PE 0 finds as the released data after PE 1 has done this, and died.
-    fn released_after(dying: impl Fn(&Pe, &NearData) + Sync) -> Vec<u8> {
+    /// What PE 0 finds as the released data after PE 1 has done this, and died. `meanwhile`: what PE
+    /// 0 has until then.
+    fn released_after(
+        meanwhile: impl Fn(&Pe, &NearData) -> Option<u32> + Sync,
+        dying: impl Fn(&Pe, &NearData) + Sync,
+    ) -> Vec<u8> {
         let found = Job::threads(2, |job| {
             let window = job.window::<u64>(1024).unwrap();
             let part = window.near_ptr(0, 0).unwrap().cast::<u8>();
@@ -174,8 +183,10 @@ mod tests {
             let tickets = unsafe { Tickets::new(part, part.wrapping_add(TAIL), &job.pe) };
             let (data, shadow) = (part.wrapping_add(128), Some(part.wrapping_add(SHADOW)));
             let near = NearData { tickets, data, bytes: BYTES, shadow };
+            let mut ticket = None;
             if job.pe() == 0 {
                 window.write_from(128 / 8, &[1; BYTES / 8]);
+                ticket = meanwhile(&job.pe, &near);
             }
             job.barrier().unwrap();
             if job.pe() == 1 {
@@ -186,6 +197,7 @@ mod tests {
             while job.pe.control().state(1).departed().is_none() {
                 std::thread::yield_now();
             }
+            ticket.into_iter().for_each(|ticket| near.leave(&job.pe, ticket, Mode::Exclusive));
             let mut found = vec![0; BYTES];
             near.rescue(&job.pe, &mut found, false).unwrap();
             found
@@ -196,6 +208,10 @@ mod tests {
     fn fill(data: *mut u8, value: u8) {
         // SAFETY: the window has so many bytes there; its PE is in alone.
         unsafe { shm::copy(data, [value; BYTES].as_ptr(), BYTES) };
+    }
+
+    fn nothing(_: &Pe, _: &NearData) -> Option<u32> {
+        None
     }
 
     fn words(value: u64) -> Vec<u8> {
@@ -210,16 +226,30 @@ mod tests {
     /// The copy in the shadow is not whole yet, but nothing is changed.
     #[test]
     fn a_death_before_the_shadow_is_whole() {
-        let found = released_after(|pe, near| {
+        let found = released_after(nothing, |pe, near| {
             near.tickets.enter(pe, Mode::Exclusive).unwrap();
             fill(near.shadow.unwrap(), 99);
         });
         assert_eq!(found, words(1));
     }
 
+    /// The one behind an open ticket has died, so nobody closes that.
+    #[test]
+    fn a_death_while_it_waits() {
+        let enter_and_fill = |pe: &Pe, near: &NearData| {
+            let ticket = enter(pe, near);
+            fill(near.data, 97);
+            Some(ticket)
+        };
+        let found = released_after(enter_and_fill, |_, near| {
+            near.tickets.draw().unwrap();
+        });
+        assert_eq!(found, [97; BYTES]);
+    }
+
     #[test]
     fn a_death_while_data_are_changed() {
-        let found = released_after(|pe, near| {
+        let found = released_after(nothing, |pe, near| {
             enter(pe, near);
             fill(near.data, 99);
         });
@@ -228,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_death_after_data_were_changed() {
-        let found = released_after(|pe, near| {
+        let found = released_after(nothing, |pe, near| {
             for value in [98, 99] {
                 let ticket = enter(pe, near);
                 fill(near.data, value);

@@ -32,7 +32,7 @@
 //! | | a later one was drawn; n = [`RUN`]; or the data are broken | store: entry = exit = t + 1 |
 //! | leave shared | | add: exit + 1 |
 //! | close t - 1, with the next ticket t | t - 1 was seen open twice, or this thread may soon sleep, as others may come first | compare-and-swap: entry = exit = t, which lets this thread in |
-//! | close t - 1, without a ticket | t - 1 is open, and this thread wants a shared ticket at once | the same |
+//! | close t - 1, without a ticket | t - 1 is open, and this thread wants a shared ticket at once, or to read what a death has left | the same |
 //! | pass ticket t, which was given up | entry = t, and the mark in t's slot was taken away, which one thread can | compare-and-swap: entry + 1, exit + 1: in and out again in place of the owner |
 //!
 //! To **give up** ticket t is to mark its slot. A thread that finds the mark closes the ticket
@@ -399,7 +399,7 @@ impl Tickets {
     }
 
     #[inline(always)]
-    fn draw(&self) -> Quick<u32> {
+    pub(crate) fn draw(&self) -> Quick<u32> {
         let drawn = self.add(NEXT, 1);
         if drawn & EXHAUSTED != 0 {
             return Err(exhausted());
@@ -459,6 +459,16 @@ impl Tickets {
     fn has_slot(&self, ticket: u32) -> bool {
         let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
         ahead as i32 <= self.mask as i32
+    }
+
+    /// Ends the use of a ticket that is open, for whoever comes next.
+    pub(crate) fn close(&self, pe: &Pe) {
+        let seen = self.turns();
+        if is_open(seen) {
+            let next = entry(seen).wrapping_add(1);
+            self.close_before(next);
+            self.wake(pe, next);
+        }
     }
 
     /// Ends the use of an open ticket, for the one behind it. Gives whether entry has reached that.

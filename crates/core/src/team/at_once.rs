@@ -58,8 +58,8 @@ impl Team {
         Some(Ok(self.lines(step)))
     }
 
-    /// Sends all other members a line with these bytes, in a step in which this one awaits nothing.
-    /// False: more has to be done than that, and nothing was.
+    /// Sends all other members a line with these bytes, in a step in which this one awaits nothing,
+    /// or [answers](Self::await_answers). False: more has to be done than that, and nothing was.
     ///
     /// # Safety
     /// As for [`meet_at_once`](Self::meet_at_once).
@@ -104,7 +104,8 @@ impl Team {
     }
 
     /// Awaits a line with so many bytes of another member, in a step in which this one sends
-    /// nothing. `None`: more has to be done than that, and nothing was.
+    /// nothing, or an [answer](Self::answer_at_once). `None`: more has to be done than that, and
+    /// nothing was.
     ///
     /// # Errors
     /// As for [`await_from`](Self::await_from).
@@ -116,7 +117,12 @@ impl Team {
         bytes: usize,
     ) -> Option<Quick<Lines>> {
         let (step, near) = self.step_at_once(call, bytes, false)?;
-        near.iter().for_each(|other| shm::prefetch_to_write(other.there(step).cast()));
+        if bytes == 0 {
+            // The line of an answer, if one follows.
+            only(near, rank)
+                .iter()
+                .for_each(|other| shm::prefetch_to_write(other.there(step).cast()));
+        }
         self.count(call);
         if !wait::look_awake(|| self.is_notified(step, rank))
             && let Err(error) = self.await_after_all(call, step, rank, rank + 1)
@@ -126,13 +132,26 @@ impl Team {
         Some(Ok(self.lines(step)))
     }
 
+    /// The step in which a line of this member was heard.
+    #[inline(always)]
+    pub(crate) fn step_heard(&self, lines: &Lines, rank: usize) -> Step {
+        let number = lines.of(rank).wrapping_add(offset_of!(StepLine, number)).cast::<u64>();
+        // SAFETY: an aligned word of a line in this PE's segment.
+        let number = unsafe { shm::load(number) };
+        Step { number, turn: number as usize % TURNS, meeting: false }
+    }
+
     /// After [`hear_at_once`](Self::hear_at_once) without bytes: says, in the same step, that this
     /// member has read the sender's memory.
     ///
     /// # Errors
     /// [`PeerFailed`](crate::Error::PeerFailed) where a member was gone when it had.
-    pub(crate) fn answer_at_once(&self, call: Option<&Named>, rank: usize) -> Quick<()> {
-        let step = self.last_step();
+    pub(crate) fn answer_at_once(
+        &self,
+        call: Option<&Named>,
+        step: Step,
+        rank: usize,
+    ) -> Quick<()> {
         let given = self.check_given(&|pe| self.has_notified(step, rank, pe));
         let others = self.steps().near.as_deref().unwrap_or_default();
         // SAFETY: no bytes are copied.
@@ -145,18 +164,15 @@ impl Team {
     /// # Errors
     /// As for [`await_from`](Self::await_from).
     pub(crate) fn await_answers(&self, call: Option<&Named>) -> Quick<()> {
-        let (step, others) = (self.last_step(), self.steps().near.as_deref().unwrap_or_default());
+        let Steps { begun, near, .. } = self.steps();
+        // Since this step was begun, the caller has only copied.
+        let number = begun.load(Ordering::Relaxed);
+        let step = Step { number, turn: number as usize % TURNS, meeting: false };
+        let others = near.as_deref().unwrap_or_default();
         match wait::look_later(|| others.iter().all(|other| other.has_come(step))) {
             true => Ok(()),
             false => self.await_after_all(call, step, 0, self.len()),
         }
-    }
-
-    /// The step that was begun last, which is no meeting.
-    #[inline(always)]
-    pub(crate) fn last_step(&self) -> Step {
-        let number = self.steps().begun.load(Ordering::Relaxed);
-        Step { number, turn: number as usize % TURNS, meeting: false }
     }
 
     /// Begins the next step, as [`step`](Self::step) does, if nothing else has to be done.
@@ -231,8 +247,8 @@ impl Team {
     }
 }
 
-/// Fetches the lines that the next step stores to. They rest: the others' last looks there are long
-/// past.
+/// Fetches the lines that the next step stores to. They rest, but where a member is some steps
+/// behind: the others' last looks there are long past.
 #[inline(always)]
 fn prepare_next(step: Step, near: &[NearMember]) {
     let next = Step { turn: (step.turn + 1) % TURNS, ..step };

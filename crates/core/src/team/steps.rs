@@ -88,7 +88,8 @@ pub(crate) struct Steps {
     pub(super) near: Option<Box<[NearMember]>>,
     /// Whether steps may be [made at once](super::at_once).
     pub(super) at_once: bool,
-    /// Whether data that fit a line go by it, and nothing has to be asked or noted before.
+    /// Whether data go the shortest way that their length allows, which a line is for what fits it,
+    /// and nothing has to be asked or noted before.
     by_shortest: bool,
     /// Set while a thread waits in a step.
     waiting: AtomicBool,
