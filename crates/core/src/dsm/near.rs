@@ -170,8 +170,8 @@ mod tests {
     const SHADOW: usize = 1024;
     const TAIL: usize = 2048;
 
-    /// What PE 0 finds as the released data after PE 1 has done this, and died. `meanwhile`: what PE
-    /// 0 has until then.
+    /// What PE 0 finds as the released data after PE 1 has done this, and died. `meanwhile`: what
+    /// PE 0 has until then.
     fn released_after(
         meanwhile: impl Fn(&Pe, &NearData) -> Option<u32> + Sync,
         dying: impl Fn(&Pe, &NearData) + Sync,

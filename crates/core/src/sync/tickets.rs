@@ -45,10 +45,10 @@
 //!   until then all later tickets are outside. exit = t says that t others have left: the tickets
 //!   before t, as no other can have come in. The stores by which it comes in and leaves are the
 //!   only writes to the word: threads that could add to it are outside, and others compare-and-swap
-//!   only words that are open. Of those that do, whether to come in or to close, one succeeds. While
-//!   t is open, nobody is in; then the one that succeeds to come in is what t's owner was. One that
-//!   closes, or finds that another one has, comes in by what the turn is then: readers with tickets
-//!   between may be in.
+//!   only words that are open. Of those that do, whether to come in or to close, one succeeds.
+//!   While t is open, nobody is in; then the one that succeeds to come in is what t's owner was.
+//!   One that closes, or finds that another one has, comes in by what the turn is then: readers
+//!   with tickets between may be in.
 //! * Q2: *Fair, but for a bound.* No ticket overtakes another: entry takes each in turn. Readers
 //!   that drew one after the other are in together; a writer waits only for the tickets before it.
 //!   Threads that use an open ticket overtake those who wait. When t's holder leaves and sees that
@@ -96,9 +96,9 @@
 //! **Failures.** A ticket whose owner died is never passed. All behind it learn of the death, as
 //! every wait does, and each gives its own ticket up. So a death costs the PEs that wait then their
 //! turn, and no others. The turn says who may be changing the data: it does so before the first
-//! store to them and until after the last. As long as a turn that is not used stays the same, nobody
-//! has come in alone. A thread that leaves broken data closes its ticket, and so does whoever finds
-//! them: what is open is not broken.
+//! store to them and until after the last. As long as a turn that is not used stays the same,
+//! nobody has come in alone. A thread that leaves broken data closes its ticket, and so does
+//! whoever finds them: what is open is not broken.
 
 use crate::base::error::{Error, Quick};
 use crate::base::layout::{MAX_HOSTED, MAX_PES};
@@ -486,8 +486,8 @@ impl Tickets {
     }
 
     /// Whether the turn that was seen lets in one who waits. If the ticket before is open, and
-    /// `closes`, this one ends its use. Meanwhile others may have closed it, and a reader that stood
-    /// between may have come in.
+    /// `closes`, this one ends its use. Meanwhile others may have closed it, and a reader that
+    /// stood between may have come in.
     #[inline(always)]
     fn lets_in(&self, seen: u64, ticket: u32, mode: Mode, closes: bool) -> bool {
         is_turn_of(seen, ticket, mode)
@@ -575,8 +575,8 @@ impl Tickets {
     #[inline(always)]
     fn wake(&self, pe: &Pe, ticket: u32) {
         pe.order_rings();
-        // `next` would say that a PE waits, and not whether it sleeps. A PE that spins has that line
-        // by now, and a look at it costs as much as a hand-over.
+        // `next` would say that a PE waits, and not whether it sleeps. A PE that spins has that
+        // line by now, and a look at it costs as much as a hand-over.
         if self.load_slot(ticket) as u32 == ticket {
             self.wake_waiting(pe, ticket);
         }
