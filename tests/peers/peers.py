@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -355,6 +356,18 @@ def about_lines(results):
             f"  `pingpong` slices take {spread[0]:.0f} to {spread[1]:.0f} ns. The lines of barriers and locks lie where a library puts them in a run, so such rows differ from run to run by as much."]
 
 
+def wrapped(lines):
+    """Lines of Markdown, none wider than 100 columns but in tables. A line that begins with two spaces goes on with the one before."""
+    paragraphs = []
+    for line in lines:
+        if line.startswith("  "):
+            paragraphs[-1] += " " + line.strip()
+        else:
+            paragraphs.append(line)
+    inner = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
+    return [line if line.startswith("|") else textwrap.fill(line, **inner, subsequent_indent="  " if line.startswith("* ") else "") for line in paragraphs]
+
+
 def report(peers, missing, measurement, rounds):
     results = measurement.results
     rows = list(results.slices)
@@ -383,7 +396,7 @@ def report(peers, missing, measurement, rounds):
             *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], "", *table,
             "", *[f"* Left out: {why}" for why in missing],
             *[f"* {name} ({setting}), {prefix}{npes} PEs: {why}" for (prefix, npes, name, setting), why in measurement.notes.items()]]
-    return table, "\n".join(text).rstrip() + "\n"
+    return table, "\n".join(wrapped(text)).rstrip() + "\n"
 
 
 def main():

@@ -65,5 +65,17 @@ class Ended(unittest.TestCase):
         self.assertTrue(all(has_ended(int(child)) for child in children))
 
 
+class Wrapped(unittest.TestCase):
+    def test_what_is_wide_is_wrapped_but_tables(self):
+        word, table = "word " * 30, "| cell " * 30
+        found = peers.wrapped(["# Title", "", f"* {word}", f"  {word}", table, word.strip(), ""])
+        self.assertEqual(found[:2], ["# Title", ""])
+        self.assertEqual([found[3], found[5]], [table, ""])
+        lines = [line for at in (2, 4) for line in found[at].split("\n")]
+        self.assertTrue(all(len(line) <= 100 for line in lines))
+        self.assertEqual(" ".join(lines).split(), ["*"] + 90 * ["word"])
+        self.assertTrue(all(line.startswith("  ") for line in found[2].split("\n")[1:]))
+
+
 if __name__ == "__main__":
     unittest.main()
