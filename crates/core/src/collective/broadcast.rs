@@ -106,9 +106,11 @@ impl Team {
         let is_published = bytes <= EAGER_BYTES;
         if self.rank() == root {
             // SAFETY: the source is readable, and no eager buffer.
-            let has_sent = match is_published {
-                true => unsafe { self.publish_at_once(call, here, bytes) },
-                false => unsafe { self.send_at_once(call, here, 0) },
+            let has_sent = unsafe {
+                match is_published {
+                    true => self.publish_at_once(call, here, bytes),
+                    false => self.send_at_once(call, here, 0),
+                }
             };
             if !has_sent {
                 return None;
