@@ -10,8 +10,9 @@ use super::Launcher;
 use crate::run::hosts::node::Stage;
 use crate::run::waits::{Activity, Answer, LONGEST, Reasons, Standing, unpack};
 
-/// Time for the answers of agents to come, after their PEs have answered.
-const ON_THE_WAY: Duration = Duration::from_millis(400);
+/// Time for the answers of agents to come, after their PEs have answered: long enough for one whose
+/// CPUs are busy.
+const ON_THE_WAY: Duration = Duration::from_secs(2);
 
 /// A question that stands on other hosts.
 pub struct Asked {
