@@ -17,7 +17,7 @@
 //!
 //! *Asking disturbs nothing*: the proof is at the head of `wait/answer.rs` in `memonet_core`.
 //! Nothing here changes the exit status of the job, and a question moves the end of a job by half a
-//! second at most.
+//! second at most, or by two seconds more where a host does not answer.
 
 use std::time::Duration;
 
