@@ -3,7 +3,7 @@
 //! | check | where |
 //! |---|---|
 //! | all members of a team make the same collective call, with the same arguments | [`Team::compare`](crate::Team::compare) |
-//! | no thread waits for a lock that it has already | `sync/lock.rs`, `dsm/protocol.rs` |
+//! | no thread waits for a lock that it has already | `sync/lock/mod.rs`, `dsm/protocol.rs` |
 //!
 //! Front ends have further checks, which they make when
 //! [`Job::is_checked`](crate::Job::is_checked).

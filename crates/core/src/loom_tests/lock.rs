@@ -2,7 +2,7 @@
 //! seen.
 
 use super::*;
-use crate::sync::lock::Queue;
+use crate::sync::lock::{AtOnce, Queue};
 
 /// The lock is word 0 of the heap; what it protects, word 1 of PE 0.
 fn queue(pe: &Pe) -> Queue<'_> {
@@ -34,18 +34,44 @@ fn take(pes: &[Arc<Pe>], me: usize, times: usize) {
     }
 }
 
+/// As [`take`], of a PE with one thread: what it can, it does at once.
+fn take_at_once(pes: &[Arc<Pe>], me: usize, times: usize) {
+    let pe = &pes[me];
+    let (locks, offset) = (AtOnce::of(pe).unwrap(), pe.control().geometry().heap_offset);
+    for _ in 0..times {
+        // SAFETY: an aligned word of the mapped heap; the PE has one thread, here and below.
+        if !unsafe { locks.set_by_only_thread(offset) } {
+            queue(pe).set().unwrap();
+        }
+        add_one(&pes[0]);
+        // SAFETY: as above.
+        if !unsafe { locks.clear_by_only_thread(pe, offset) } {
+            queue(pe).clear().unwrap();
+        }
+    }
+}
+
+type Take = fn(&[Arc<Pe>], usize, usize);
+
 /// Runs a thread for each of `who`, the first one here; all of them `take` the lock, and it is free
 /// when they have.
 fn contend(npes: usize, who: &[usize], times: usize) {
+    let who: Vec<(usize, Take)> = who.iter().map(|&me| (me, take as Take)).collect();
+    contend_by(npes, &who, times);
+}
+
+/// [`contend`], each in a way of its own.
+fn contend_by(npes: usize, who: &[(usize, Take)], times: usize) {
     let pes = job_with_lock(npes);
     let others: Vec<_> = who[1..]
         .iter()
-        .map(|&me| {
+        .map(|&(me, take)| {
             let pes = pes.clone();
             thread::spawn(move || take(&pes, me, times))
         })
         .collect();
-    take(&pes, who[0], times);
+    let (me, take) = who[0];
+    take(&pes, me, times);
     others.into_iter().for_each(|other| other.join().unwrap());
     assert_eq!(read(&pes[0], 1), (who.len() * times) as u64);
     for pe in &pes {
@@ -71,6 +97,25 @@ fn three_pes() {
 }
 
 #[test]
+fn two_pes_at_once() {
+    explore(3, || contend_by(2, &[(0, take_at_once), (1, take_at_once)], 2));
+}
+
+#[test]
+fn three_pes_at_once() {
+    explore(2, || {
+        contend_by(3, &[(0, take_at_once), (1, take_at_once), (2, take_at_once)], 1);
+    });
+}
+
+/// A process with one thread, and one with two.
+#[test]
+fn one_pe_at_once() {
+    explore(3, || contend_by(2, &[(0, take_at_once), (1, take)], 2));
+    explore(2, || contend_by(2, &[(0, take_at_once), (1, take), (1, take)], 1));
+}
+
+#[test]
 fn two_threads_of_one_pe() {
     explore(4, || contend(1, &[0, 0], 1));
 }
@@ -88,7 +133,12 @@ fn two_threads_and_another_pe() {
 /// Somebody who tries gets it, or does not and leaves nothing behind.
 #[test]
 fn one_tries() {
-    explore(3, || {
+    one_tries_beside(take);
+    one_tries_beside(take_at_once);
+}
+
+fn one_tries_beside(take: Take) {
+    explore(3, move || {
         let pes = job_with_lock(2);
         let trying = {
             let pes = pes.clone();

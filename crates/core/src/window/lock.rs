@@ -5,7 +5,7 @@ use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shows;
 use crate::sync::left_place;
-use crate::sync::lock::Queue;
+use crate::sync::lock::{AtOnce, Queue};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -36,6 +36,7 @@ use std::sync::Arc;
 pub struct Lock {
     window: Arc<Inner>,
     offset: u64,
+    at_once: Option<AtOnce>,
 }
 
 shows!([] Lock as "Lock", |it| offset = it.offset);
@@ -57,7 +58,11 @@ impl Window<u64> {
             ))?;
             // Asked of somebody else's part, where there is one: one's own may always be written.
             self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
-            Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+            Ok(Lock {
+                window: self.inner.clone(),
+                offset: base + bytes as u64,
+                at_once: AtOnce::of(pe),
+            })
         })
     }
 }
@@ -65,6 +70,20 @@ impl Window<u64> {
 impl Lock {
     fn queue(&self) -> Queue<'_> {
         Queue::new(&self.window.pe, self.offset)
+    }
+
+    /// Takes the lock if nothing else has to be done.
+    #[inline(always)]
+    fn set_at_once(&self) -> bool {
+        // SAFETY: `Window::lock` has checked the word, which the window keeps.
+        self.at_once.is_some_and(|locks| unsafe { locks.set(self.offset) })
+    }
+
+    /// Gives the lock back if nothing else has to be done.
+    #[inline(always)]
+    fn clear_at_once(&self) -> bool {
+        // SAFETY: as in `set_at_once`.
+        self.at_once.is_some_and(|locks| unsafe { locks.clear(&self.window.pe, self.offset) })
     }
 
     /// Waits for the lock. PEs and their threads get it in the order in which they came; but a PE
@@ -75,8 +94,12 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
+    #[inline]
     #[track_caller]
     pub fn lock(&self) -> Result<Held<'_>> {
+        if self.set_at_once() {
+            return Ok(Held { lock: self });
+        }
         self.window.pe.waiting_call("Lock::lock", Some(self.window.made), || {
             left_place::set(&self.window.pe, self.offset)?;
             Ok(Held { lock: self })
@@ -118,12 +141,18 @@ impl Held<'_> {
     pub fn release(self) -> Result<()> {
         let lock = self.lock;
         std::mem::forget(self);
+        if lock.clear_at_once() {
+            return Ok(());
+        }
         lock.window.pe.call("Held::release", Some(lock.window.made), || Ok(lock.queue().clear()?))
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        if self.lock.clear_at_once() {
+            return;
+        }
         let window = &self.lock.window;
         let _call = window.pe.begin("Held::release", Location::caller(), Some(window.made));
         if let Err(error) = self.lock.queue().clear() {

@@ -25,6 +25,7 @@ use crate::job::Job;
 use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK};
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
+use crate::sync::lock::AtOnce;
 use crate::team::Team;
 pub use crate::wait::Words;
 use crate::wait::polling;
@@ -58,6 +59,9 @@ pub struct Segment {
     /// The number of PEs where all are near and nothing is recorded; otherwise 0.
     all_near: usize,
     npes: usize,
+    /// Offsets of the heap.
+    heap: Range<u64>,
+    locks: Option<AtOnce>,
 }
 
 shows!([] Segment as "Segment", |it| npes = it.npes, near = it.near);
@@ -70,6 +74,7 @@ unsafe impl Sync for Segment {}
 impl Job {
     /// The job's segments, addressed by bytes.
     pub fn segment(&self) -> Segment {
+        let geometry = self.pe.control().geometry();
         let (near, zero) = self
             .pe
             .near_parts(0)
@@ -82,8 +87,10 @@ impl Job {
             },
             near,
             zero,
-            stride: self.pe.control().geometry().segment_stride as usize,
+            stride: geometry.segment_stride as usize,
             npes: self.npes(),
+            heap: geometry.heap_offset..geometry.globals_offset,
+            locks: AtOnce::of(&self.pe),
             pe: self.pe.clone(),
         }
     }
@@ -267,9 +274,9 @@ impl Segment {
     }
 
     /// Offsets of the heap, in which blocks are allocated.
+    #[inline]
     pub fn heap(&self) -> Range<u64> {
-        let geometry = self.pe.control().geometry();
-        geometry.heap_offset..geometry.globals_offset
+        self.heap.clone()
     }
 
     /// The `bytes` from `offset` on, in `pe`'s segment, if there is such a PE and such a range.

@@ -116,6 +116,7 @@ fn noted(module: &str, operation: &str) -> Noted {
     let one_of = |some: &[&str]| some.contains(&operation);
     let is_brief = match module {
         "rma" | "amo" | "cache" | "context" | "session" => return Noted::Nothing,
+        "lock" if operation != "test" => return Noted::Nothing,
         "signal" if operation != "wait_until" => return Noted::Nothing,
         "setup" if !one_of(&["init", "init_thread", "finalize"]) => return Noted::Nothing,
         "team" => one_of(&["my_pe", "n_pes", "get_config", "translate_pe", "destroy", "ptr"]),
@@ -125,8 +126,7 @@ fn noted(module: &str, operation: &str) -> Noted {
         "supersteps" => one_of(&["put", "received"]),
         "transfer" => one_of(&["prepare", "prepare_signal", "start", "test", "free"]),
         "window" => one_of(&["local"]),
-        // Where a release waits, it is for an instant: for a PE that has come, but not said so.
-        "lock" => one_of(&["test", "clear"]),
+        "lock" => true,
         "mutex" => one_of(&["variable", "stats", "try_acquire", "release"]),
         "rwlock" => one_of(&["stats", "release"]) || operation.starts_with("try_"),
         "region" => one_of(&["end", "stats"]),

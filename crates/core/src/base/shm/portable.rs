@@ -1,8 +1,9 @@
 //! The primitives of [`crate::base::shm`] as Rust atomics: for processors without an assembly file,
 //! and for Miri.
 //!
-//! Mixed-width accesses (the barrier's bytes, read eight at a time) are beyond what the language
-//! defines; every processor this can be compiled for defines them.
+//! Mixed-width accesses (the barrier's bytes, read eight at a time; two bytes of a lock's word as
+//! one) are beyond what the language defines; every processor this can be compiled for defines
+//! them.
 
 use std::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, compiler_fence as fence_compiler, fence,

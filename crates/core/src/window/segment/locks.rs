@@ -7,8 +7,8 @@ use crate::sync::lock::Queue;
 
 impl Segment {
     /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which must be zero
-    /// on every PE before its first use. PEs and their threads get it in the order in which they
-    /// came. Not reentrant.
+    /// on every PE before its first use. The order is that of
+    /// [`Lock::lock`](crate::Lock::lock). Not reentrant.
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock;
@@ -20,6 +20,28 @@ impl Segment {
     pub unsafe fn lock_set(&self, offset: u64) -> Result<()> {
         self.check_lock(offset)?;
         Ok(left_place::set(&self.pe, offset)?)
+    }
+
+    /// [`lock_set`](Self::lock_set) where that takes no waiting and nothing else: near, and for a
+    /// process with one thread. False: nothing was done, whatever the reason.
+    ///
+    /// # Safety
+    /// As for [`lock_set`](Self::lock_set); and the word is one that there can be a lock in.
+    #[inline(always)]
+    pub unsafe fn lock_set_at_once(&self, offset: u64) -> bool {
+        // SAFETY: the caller's promise.
+        self.locks.is_some_and(|locks| unsafe { locks.set(offset) })
+    }
+
+    /// [`lock_clear`](Self::lock_clear) where that takes nothing else: near, and for a process with
+    /// one thread. False: nothing was done, whatever the reason.
+    ///
+    /// # Safety
+    /// As for [`lock_clear`](Self::lock_clear); and the word is one that there can be a lock in.
+    #[inline(always)]
+    pub unsafe fn lock_clear_at_once(&self, offset: u64) -> bool {
+        // SAFETY: the caller's promise.
+        self.locks.is_some_and(|locks| unsafe { locks.clear(&self.pe, offset) })
     }
 
     /// Takes the lock at `offset` if that needs no waiting. Gives whether it took the lock.
@@ -54,11 +76,9 @@ impl Segment {
 
     #[inline]
     fn check_lock(&self, offset: u64) -> Result<()> {
-        let geometry = self.pe().control().geometry();
         // The words before the heap are the library's own.
-        if offset.is_multiple_of(8)
-            && (geometry.heap_offset..geometry.segment_stride).contains(&offset)
-        {
+        let words = self.heap.start..self.stride as u64;
+        if offset.is_multiple_of(8) && words.contains(&offset) {
             Ok(())
         } else {
             Err(Error::misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))

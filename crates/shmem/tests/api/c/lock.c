@@ -1,11 +1,14 @@
 /* Locks: one holder at a time, who sees what the last one wrote; several at once, in static memory and in the heap. */
 #include "test.h"
+#include <pthread.h>
 
 enum { LOCKS = 3, ROUNDS = 25 };
 static long static_locks[LOCKS], *heap_locks;
 /* Written only by who holds the lock, without atomics: a count, and the same in another place. */
 static long counts[2 * LOCKS], again[2 * LOCKS];
 static long inside[2 * LOCKS];
+/* As `counts`, at PE 0. */
+static long row;
 
 static long *lock(int i) { return i < LOCKS ? &static_locks[i] : &heap_locks[i - LOCKS]; }
 
@@ -19,6 +22,31 @@ static void critical(int i, int at) {
     CHECK(shmem_long_atomic_fetch_add(&inside[i], -1, at) == 1, "lock %d: somebody else came in", i);
     /* Clearing completes all of it. */
     shmem_clear_lock(lock(i));
+}
+
+static void *nothing(void *it) { return it; }
+
+/* Many turns of each PE, who comes back at once, or sleeps with the lock or without it. From the middle on, PE 1's process has had
+   two threads. Gives the number of turns. */
+static long turns_in_a_row(void) {
+    int all_near = 1;
+    for (int pe = 0; pe < npes; pe++) all_near &= shmem_ptr(&row, pe) != NULL;
+    long turns = all_near ? 1500 : 25;
+    for (long turn = 0; turn < turns; turn++) {
+        unsigned long random = noise(me, turn, 2);
+        if (turn == turns / 2 && me == 1) {
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0, "a thread");
+        }
+        if (random % 8 == 0) while (shmem_test_lock(lock(LOCKS + 1)) != 0) sched_yield();
+        else shmem_set_lock(lock(LOCKS + 1));
+        long before = shmem_long_g(&row, 0);
+        if (random % 199 == 1) usleep(300);
+        shmem_long_p(&row, before + 1, 0);
+        shmem_clear_lock(lock(LOCKS + 1));
+        if (random % 97 == 1) usleep(100);
+    }
+    return turns;
 }
 
 int main(void) {
@@ -40,6 +68,7 @@ int main(void) {
         while ((answer = shmem_test_lock(lock(i))) != 0) CHECK(answer == 1, "%d", answer), sched_yield();
         critical(i, i % npes);
     }
+    long in_a_row = turns_in_a_row();
     shmem_barrier_all();
     long expected[2 * LOCKS] = {0};
     for (int pe = 0; pe < npes; pe++)
@@ -48,6 +77,8 @@ int main(void) {
             expected[round % 2 * LOCKS]++;
             expected[noise(pe, round, 1) % (2 * LOCKS)]++;
         }
+    CHECK(shmem_long_g(&row, 0) == in_a_row * npes, "%ld turns in a row, not %ld", shmem_long_g(&row, 0), in_a_row * npes);
+    for (int i = 0; i < 2 * LOCKS; i++) CHECK(*lock(i) == 0, "lock %d is free, and its word %lx", i, *lock(i));
     for (int i = 0; i < 2 * LOCKS; i++) {
         long sum = shmem_long_g(&counts[i], i % npes);
         /* The common ones were counted at PE 0 in the second part of each round. */
