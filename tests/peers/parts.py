@@ -32,6 +32,8 @@ BEGIN, END = "<!-- parts.py writes from here -->", "<!-- parts.py writes to here
 FEATURES = {"iceoryx2": [], "aeron": ["libclang-dev", "uuid-dev", "libbsd-dev"],
             "zeromq": ["libzmq3-dev"]}
 STREAMS = ["64_B_copied", "64_B_in_place", "64_KiB_copied", "64_KiB_in_place"]
+# iceoryx2 leaves shared memory of nodes that were ended.
+LEFT = Path("/dev/shm/iox2_*")
 LOCKS = ["lock_alone", "lock_contended"]
 # Programs for the simulated machine, and their processes.
 SIMULATED = {"barriers": 64, "exchanges": 32, "start": 1, "times": 2}
@@ -304,7 +306,10 @@ def main():
     if options.build_only:
         return
     rows = set(filter(None, options.rows.split(",")))
+    left = set(LEFT.parent.glob(LEFT.name))
     results, failed = measure(rivals, rows, options.rounds, options.seconds)
+    for path in set(LEFT.parent.glob(LEFT.name)) - left:
+        path.unlink()
     print("\n".join(table(results)))
     if options.output:
         text = report(results, rivals, failed, options.rounds)

@@ -241,6 +241,7 @@ impl Pe {
     }
 
     /// Whether this PE has a fabric, to reach PEs that are not near.
+    #[inline(always)]
     pub(crate) fn has_fabric(&self) -> bool {
         self.fabric.is_some()
     }
@@ -421,6 +422,7 @@ impl Pe {
     }
 
     /// Whether there is such an error.
+    #[inline(always)]
     pub(crate) fn has_late(&self) -> bool {
         self.late.is_there()
     }

@@ -28,6 +28,34 @@ impl Pe {
         self.surface()
     }
 
+    /// [`quiet`](Self::quiet) where it neither waits nor fails, and nobody records it. False: more
+    /// has to be done than that, and nothing was.
+    #[inline(always)]
+    pub(crate) fn quiet_at_once(&self) -> bool {
+        let is_near = self.has_only_near_writes();
+        if is_near {
+            shm::full_fence();
+            self.wake_completed();
+        }
+        is_near
+    }
+
+    /// [`fence`](Self::fence), likewise.
+    #[inline(always)]
+    pub(crate) fn fence_at_once(&self) -> bool {
+        let is_near = self.has_only_near_writes();
+        if is_near {
+            shm::compiler_fence();
+            self.wake_completed();
+        }
+        is_near
+    }
+
+    #[inline(always)]
+    fn has_only_near_writes(&self) -> bool {
+        !self.has_fabric() && self.recorder().is_none() && !self.has_late()
+    }
+
     /// [`quiet`](Self::quiet) of notifications, too: the PE is about to leave.
     pub(crate) fn quiet_all(&self) -> Quick<()> {
         shm::full_fence();

@@ -273,6 +273,19 @@ impl Segment {
         self.pe.ring(pe);
     }
 
+    /// [`Job::quiet`] where it neither waits nor fails, and nobody records it. False: nothing was
+    /// done, whatever the reason.
+    #[inline(always)]
+    pub fn quiet_at_once(&self) -> bool {
+        self.pe.quiet_at_once()
+    }
+
+    /// [`Job::fence`], likewise.
+    #[inline(always)]
+    pub fn fence_at_once(&self) -> bool {
+        self.pe.fence_at_once()
+    }
+
     /// Offsets of the heap, in which blocks are allocated.
     #[inline]
     pub fn heap(&self) -> Range<u64> {

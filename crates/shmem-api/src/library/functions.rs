@@ -117,11 +117,11 @@ fn noted(module: &str, operation: &str) -> Noted {
     let is_brief = match module {
         "rma" | "amo" | "cache" | "context" | "session" => return Noted::Nothing,
         "lock" if operation != "test" => return Noted::Nothing,
+        "order" if operation != "pe_quiet" => return Noted::Nothing,
         "signal" if operation != "wait_until" => return Noted::Nothing,
         "setup" if !one_of(&["init", "init_thread", "finalize"]) => return Noted::Nothing,
         "team" => one_of(&["my_pe", "n_pes", "get_config", "translate_pe", "destroy", "ptr"]),
         "sync" => operation.starts_with("test"),
-        "order" => one_of(&["fence"]),
         "barrier" => one_of(&["test", "try_step", "destroy"]),
         "supersteps" => one_of(&["put", "received"]),
         "transfer" => one_of(&["prepare", "prepare_signal", "start", "test", "free"]),

@@ -2,7 +2,8 @@
 //! order.
 
 use crate::state::handle::Ctx;
-use crate::state::{get, or_die};
+use crate::state::{current, get, or_die, record};
+use memonet_core::unstable::segment::Segment;
 use std::ffi::c_int;
 
 /// Whether the context is valid: calls on the invalid context do nothing.
@@ -18,14 +19,42 @@ fn is_valid(call: &'static str, ctx: Ctx) -> bool {
     }
 }
 
+/// The segments, for what is done at once.
+#[inline(always)]
+fn segment(ctx: Ctx) -> Option<&'static Segment> {
+    current().filter(|_| ctx == Ctx::DEFAULT).map(|state| &state.segment)
+}
+
+#[inline(always)]
 pub unsafe fn fence(call: &'static str, ctx: Ctx) {
+    if !segment(ctx).is_some_and(Segment::fence_at_once) {
+        fence_slowly(call, ctx);
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = "memonet_calls")]
+fn fence_slowly(call: &'static str, ctx: Ctx) {
+    let _call = record::brief(call);
     let state = get(call);
     if is_valid(call, ctx) {
         or_die(call, state.job.fence());
     }
 }
 
+#[inline(always)]
 pub unsafe fn quiet(call: &'static str, ctx: Ctx) {
+    if !segment(ctx).is_some_and(Segment::quiet_at_once) {
+        quiet_slowly(call, ctx);
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = "memonet_calls")]
+fn quiet_slowly(call: &'static str, ctx: Ctx) {
+    let _call = record::call(call);
     let state = get(call);
     if is_valid(call, ctx) {
         or_die(call, state.job.quiet());

@@ -19,16 +19,51 @@ const PAGES: usize = 256;
 
 /// Lock, change 8 bytes, unlock, by PE 0 alone.
 pub fn mutex(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
-    locked(bench, rows, false)
+    mutex_of(bench, rows, false)
 }
 
 /// Lock, change 8 bytes, unlock, by all PEs at once.
 pub fn mutex_contended(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
-    locked(bench, rows, true)
+    mutex_of(bench, rows, true)
 }
 
-fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
+fn mutex_of(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
     let mutex = Mutex::new(bench.job, &0u64)?;
+    turns(bench, rows, contended, || {
+        *mutex.lock()? += 1;
+        Ok(())
+    })
+}
+
+/// Set a lock, change a word of PE 0, clear the lock, by PE 0 alone.
+pub fn lock(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    lock_of(bench, rows, false)
+}
+
+/// Set a lock, change a word of PE 0, clear the lock, by all PEs at once.
+pub fn lock_contended(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    lock_of(bench, rows, true)
+}
+
+fn lock_of(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
+    // The word has a line of its own.
+    const WORD: usize = 32;
+    let words = bench.job.window::<u64>(2 * WORD)?;
+    let lock = words.lock(0)?;
+    turns(bench, rows, contended, || {
+        let held = lock.lock()?;
+        words.put_one(0, WORD, words.get_one(0, WORD)? + 1)?;
+        Ok(held.release()?)
+    })
+}
+
+/// A turn at a lock beside one at the simplest lock.
+fn turns(
+    bench: &mut Bench<'_>,
+    rows: &[Row],
+    contended: bool,
+    mut turn: impl FnMut() -> Result<()>,
+) -> Result<()> {
     let window = bench.job.window::<u64>(64)?;
     let job = bench.job;
     let samples = |batch: &mut dyn FnMut(usize) -> Result<()>| match (contended, job.pe()) {
@@ -51,7 +86,7 @@ fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
         let mut contenders = vec![Contender::library(|| {
             samples(&mut |count| {
                 for _ in 0..count {
-                    *mutex.lock()? += 1;
+                    turn()?;
                 }
                 Ok(())
             })

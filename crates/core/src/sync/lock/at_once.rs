@@ -55,7 +55,7 @@ impl AtOnce {
     /// and nothing was.
     ///
     /// # Safety
-    /// As for [`Queue::new`].
+    /// The word at `offset` is aligned, lies in the segments, and is a lock's alone.
     #[inline(always)]
     pub(crate) unsafe fn set(&self, offset: u64) -> bool {
         // SAFETY: the caller's promise.
@@ -66,7 +66,7 @@ impl AtOnce {
     /// or it may be kept. False: more has to be done than that, and nothing was.
     ///
     /// # Safety
-    /// As for [`Queue::new`].
+    /// As for [`set`](Self::set).
     #[inline(always)]
     pub(crate) unsafe fn clear(&self, pe: &Pe, offset: u64) -> bool {
         // SAFETY: the caller's promise.
