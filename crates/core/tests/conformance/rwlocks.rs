@@ -372,6 +372,8 @@ fn a_reader_that_dies(setup: Setup) {
                     failed if !is_near => blames(failed, victim, Cause::Panic, "reading"),
                     failed => failed?,
                 }
+                // A reader may not come in beside a writer that waits.
+                meeting.meet();
                 blames(lock.write().map(drop), victim, Cause::Panic, "writing again");
                 meeting.meet();
                 Ok(())
