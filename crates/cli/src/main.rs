@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 mod bench;
 mod chart;
@@ -49,6 +49,17 @@ enum Command {
     Reproduce(reproduce::Args),
 }
 
+impl Cli {
+    /// Reads the arguments of this process. Ends it with a message if they are wrong.
+    fn of_this_process() -> Cli {
+        let mut command = Cli::command();
+        let words = run::spell_out(&command, std::env::args_os());
+        let read = command.try_get_matches_from_mut(words);
+        let cli = read.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+        cli.unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+}
+
 /// Lets this process end by SIGPIPE when its reader is gone, as commands in a pipeline do. The
 /// launcher must not: it has to end its job first.
 fn end_without_readers() {
@@ -59,7 +70,7 @@ fn end_without_readers() {
 
 fn main() -> ExitCode {
     let result = bench::part().or_else(|| run::oshrun(std::env::args_os())).unwrap_or_else(|| {
-        let cli = Cli::parse_from(run::spell_out(std::env::args_os()));
+        let cli = Cli::of_this_process();
         if !matches!(cli.command, Command::Run(_) | Command::Agent(_)) {
             end_without_readers();
         }

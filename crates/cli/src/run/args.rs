@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use anyhow::{Result, bail};
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{Command, FromArgMatches};
 
 use super::spec::{ALL, Options, Program, Spec};
 use super::stats::Form;
@@ -104,7 +104,7 @@ fn program(n: usize, words: &[OsString]) -> Result<Program> {
 impl Part {
     fn read(words: &[OsString]) -> Result<Part> {
         let command = <Part as clap::Args>::augment_args(
-            clap::Command::new("memonet run").no_binary_name(true),
+            Command::new("memonet run").no_binary_name(true),
         );
         let parsed = command
             .try_get_matches_from(words)
@@ -124,21 +124,17 @@ impl Part {
 }
 
 /// Replaces `-np`, the spelling of other launchers, by `-n`, and `--stats FORM` by `--stats=FORM`,
-/// wherever that is an option of memonet and not of a program.
-pub fn spell_out(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    #[derive(Parser)]
-    struct Whole {
-        #[command(flatten)]
-        args: Args,
-    }
-    let ours = Whole::command();
+/// wherever that is an option of memonet, of which `command` is the command line, and not of a
+/// program.
+pub fn spell_out(command: &Command, words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let takes_value = |word: &OsStr| {
         let word = word.to_str().unwrap_or_default();
         let takes =
             |arg: &&clap::Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
-        ours.get_arguments().filter(takes).any(|arg| {
-            let short = arg.get_short().is_some_and(|short| word == format!("-{short}"));
-            short || arg.get_long().is_some_and(|long| word == format!("--{long}"))
+        let ours = command.find_subcommand("run").into_iter().flat_map(Command::get_arguments);
+        ours.filter(takes).any(|arg| match word.strip_prefix("--") {
+            Some(long) => arg.get_long() == Some(long),
+            None => arg.get_short().is_some_and(|short| word == format!("-{short}")),
         })
     };
 
@@ -177,7 +173,9 @@ mod tests {
     use super::*;
 
     fn np(line: &str) -> String {
-        let words = spell_out(line.split(' ').map(OsString::from));
+        let run = <Args as clap::Args>::augment_args(Command::new("run"));
+        let memonet = Command::new("memonet").subcommand(run);
+        let words = spell_out(&memonet, line.split(' ').map(OsString::from));
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 

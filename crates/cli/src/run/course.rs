@@ -107,7 +107,7 @@ impl Course {
             verbose: options.verbose,
             fates: Fates::new(),
             due: BTreeSet::new(),
-            scratch: vec![0; SCRATCH_BYTES],
+            scratch: Vec::with_capacity(SCRATCH_BYTES),
             writer: Writer::start(options.label)?,
         })
     }

@@ -9,6 +9,7 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use super::last_words::LastWords;
@@ -79,12 +80,12 @@ impl Stream {
         self.fd = None;
     }
 
-    /// Reads once and passes whole lines on; or keeps all, to `withhold` it until the next call
-    /// that does not. False if there is nothing to read now.
+    /// Reads once, as much as `scratch` has room for, and passes whole lines on; or keeps all, to
+    /// `withhold` it until the next call that does not. False if there is nothing to read now.
     pub fn read(
         &mut self,
         withhold: bool,
-        scratch: &mut [u8],
+        scratch: &mut Vec<u8>,
         now: Instant,
         sink: &mut impl Sink,
     ) -> bool {
@@ -92,8 +93,9 @@ impl Stream {
             self.release(now, sink);
         }
         let Some(fd) = &self.fd else { return false };
-        match rustix::io::read(fd, &mut *scratch) {
-            Ok(n) if n > 0 => self.withheld.extend_from_slice(&scratch[..n]),
+        scratch.clear();
+        match rustix::io::read(fd, spare_capacity(scratch)) {
+            Ok(n) if n > 0 => self.withheld.extend_from_slice(scratch),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return false,
             _ => {
@@ -242,7 +244,7 @@ mod tests {
         let (fd, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::ioctl_fionbio(&fd, true).unwrap();
         let mut stream = Stream::new(Some(fd), Source { pe: 0, target: Target::Stdout });
-        let (mut taken, now, mut scratch) = (Taken::default(), Instant::now(), [0; 64]);
+        let (mut taken, now, mut scratch) = (Taken::default(), Instant::now(), Vec::with_capacity(64));
         rustix::io::write(&writer, b"one\ntwo").unwrap();
         assert!(stream.read(true, &mut scratch, now, &mut taken));
         assert!(!stream.read(true, &mut scratch, now, &mut taken));
