@@ -103,9 +103,8 @@ fn program(n: usize, words: &[OsString]) -> Result<Program> {
 
 impl Part {
     fn read(words: &[OsString]) -> Result<Part> {
-        let command = <Part as clap::Args>::augment_args(
-            Command::new("memonet run").no_binary_name(true),
-        );
+        let command =
+            <Part as clap::Args>::augment_args(Command::new("memonet run").no_binary_name(true));
         let parsed = command
             .try_get_matches_from(words)
             .and_then(|matches| Part::from_arg_matches(&matches));

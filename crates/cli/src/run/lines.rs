@@ -244,7 +244,8 @@ mod tests {
         let (fd, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::ioctl_fionbio(&fd, true).unwrap();
         let mut stream = Stream::new(Some(fd), Source { pe: 0, target: Target::Stdout });
-        let (mut taken, now, mut scratch) = (Taken::default(), Instant::now(), Vec::with_capacity(64));
+        let (mut taken, now, mut scratch) =
+            (Taken::default(), Instant::now(), Vec::with_capacity(64));
         rustix::io::write(&writer, b"one\ntwo").unwrap();
         assert!(stream.read(true, &mut scratch, now, &mut taken));
         assert!(!stream.read(true, &mut scratch, now, &mut taken));

@@ -120,7 +120,7 @@ impl Written {
     /// Marks PE `pe`.
     ///
     /// # Safety
-    /// There is such a PE, and the segment lives.
+    /// The PE is near, and the segment lives.
     #[inline(always)]
     pub unsafe fn to(self, pe: usize) {
         // SAFETY: the caller promises the segment, so the bytes live: one for all PEs, then one for

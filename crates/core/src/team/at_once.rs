@@ -137,8 +137,7 @@ impl Team {
     pub(crate) fn step_heard(&self, lines: &Lines, rank: usize) -> Step {
         let number = lines.of(rank).wrapping_add(offset_of!(StepLine, number)).cast::<u64>();
         // SAFETY: an aligned word of a line in this PE's segment.
-        let number = unsafe { shm::load(number) };
-        Step { number, turn: number as usize % TURNS, meeting: false }
+        Step::numbered(unsafe { shm::load(number) }, false)
     }
 
     /// After [`hear_at_once`](Self::hear_at_once) without bytes: says, in the same step, that this
@@ -166,8 +165,7 @@ impl Team {
     pub(crate) fn await_answers(&self, call: Option<&Named>) -> Quick<()> {
         let Steps { begun, near, .. } = self.steps();
         // Since this step was begun, the caller has only copied.
-        let number = begun.load(Ordering::Relaxed);
-        let step = Step { number, turn: number as usize % TURNS, meeting: false };
+        let step = Step::numbered(begun.load(Ordering::Relaxed), false);
         let others = near.as_deref().unwrap_or_default();
         match wait::look_later(|| others.iter().all(|other| other.has_come(step))) {
             true => Ok(()),
@@ -185,9 +183,9 @@ impl Team {
     ) -> Option<(Step, &[NearMember])> {
         let Steps { at_once, near, begun, free_at, .. } = self.steps();
         let near = near.as_deref().filter(|_| *at_once && self.goes_by_lines(bytes))?;
-        let number = begun.load(Ordering::Relaxed) + 1;
-        let (turn, meetings) = (number as usize % TURNS, self.meetings());
-        if meetings < free_at[turn].load(Ordering::Relaxed)
+        let step = Step::numbered(begun.load(Ordering::Relaxed) + 1, meeting);
+        let (free_at, meetings) = (&free_at[step.turn], self.meetings());
+        if meetings < free_at.load(Ordering::Relaxed)
             || !shm::is_single_threaded()
             || call.is_some() && calls::is_of_team()
             || ending::refusal(self.pe()).is_some()
@@ -196,9 +194,9 @@ impl Team {
             return None;
         }
         self.pe().wake_written();
-        begun.store(number, Ordering::Relaxed);
-        free_at[turn].store(meetings + u64::from(meeting) + 1, Ordering::Relaxed);
-        Some((Step { number, turn, meeting }, near))
+        begun.store(step.number, Ordering::Relaxed);
+        free_at.store(meetings + u64::from(meeting) + 1, Ordering::Relaxed);
+        Some((step, near))
     }
 
     /// # Safety

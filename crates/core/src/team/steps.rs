@@ -208,6 +208,13 @@ pub(crate) struct Step {
     pub(super) meeting: bool,
 }
 
+impl Step {
+    #[inline(always)]
+    pub(super) fn numbered(number: u64, meeting: bool) -> Step {
+        Step { number, turn: number as usize % TURNS, meeting }
+    }
+}
+
 /// The messages of all members in a step.
 pub(crate) struct Lines(*const u8);
 
@@ -239,18 +246,18 @@ impl Team {
             return Err(error.into());
         }
         let steps = self.steps();
-        let number = steps.begun.load(Ordering::Relaxed) + 1;
-        let turn = number as usize % TURNS;
+        let step = Step::numbered(steps.begun.load(Ordering::Relaxed) + 1, meeting);
+        let free_at = &steps.free_at[step.turn];
         // I4.
         self.split_barrier().complete_for_collective()?;
         // I2.
-        while self.meetings() < steps.free_at[turn].load(Ordering::Relaxed) {
+        while self.meetings() < free_at.load(Ordering::Relaxed) {
             self.pass_barrier()?;
         }
-        steps.begun.store(number, Ordering::Relaxed);
+        steps.begun.store(step.number, Ordering::Relaxed);
         let inside = u64::from(meeting || !steps.lines); // I3
-        steps.free_at[turn].store(self.meetings() + inside + 1, Ordering::Relaxed);
-        Ok(Step { number, turn, meeting })
+        free_at.store(self.meetings() + inside + 1, Ordering::Relaxed);
+        Ok(step)
     }
 
     /// Notifies members that this one has come, and sends each of them up to [`LINE`] bytes of this

@@ -2,8 +2,9 @@
 
 use crate::setup::{Setup, segment_of, sizes_here};
 use memonet_core::unstable::shm::{self, AtomicOp};
-use memonet_core::{Error, SignalOp};
+use memonet_core::{Error, Job, SignalOp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 
 on_every_fabric!(
     [also on recorded]
@@ -15,6 +16,7 @@ on_every_fabric!(
     words_and_blocks_arrive,
     a_signal_comes_after_a_block_that_is_not_copied,
     overlapping_copies_on_oneself,
+    a_quiet_or_fence_wakes_for_what_was_marked,
 );
 
 fn blocks_are_the_same_everywhere(setup: Setup) {
@@ -226,6 +228,28 @@ fn overlapping_copies_on_oneself(setup: Setup) {
             // SAFETY: the vector has as many bytes.
             unsafe { spot(0, 20_000).get(got.as_mut_ptr())? };
             assert!(got == model);
+            job.barrier()
+        });
+    }
+}
+
+/// A store that another function made, which the caller has marked: whoever sleeps until it comes
+/// is woken by the next quiet or fence, and not only when it looks by itself.
+fn a_quiet_or_fence_wakes_for_what_was_marked(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 2, 3])) {
+        run.job(|job| {
+            let (marks, near) = (segment_of(job).written(), segment_of(job).near_pes());
+            let next = (job.pe() + 1) % job.npes();
+            // Far PEs have no marks.
+            for complete in [Job::quiet, Job::fence].into_iter().filter(|_| near.contains(&next)) {
+                // SAFETY: the job, and so its segment, lives.
+                let marked = |at: usize| unsafe { &*marks.as_ptr().add(at) }.load(Relaxed);
+                // SAFETY: as above, and the PE is near.
+                unsafe { marks.to(next) };
+                assert_eq!([marked(0), marked(1 + next)], [1, 1]);
+                complete(job)?;
+                assert_eq!([marked(0), marked(1 + next)], [0, 0]);
+            }
             job.barrier()
         });
     }

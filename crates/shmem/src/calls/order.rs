@@ -2,7 +2,7 @@
 //! order.
 
 use crate::state::handle::Ctx;
-use crate::state::{current, get, or_die, record};
+use crate::state::{contexts, current, get, or_die, record};
 use memonet_core::unstable::segment::Segment;
 use std::ffi::c_int;
 
@@ -13,16 +13,17 @@ fn is_valid(call: &'static str, ctx: Ctx) -> bool {
         Ctx::DEFAULT => true,
         Ctx::INVALID => false,
         _ => {
-            crate::state::contexts::get(call, ctx);
+            contexts::get(call, ctx);
             true
         }
     }
 }
 
-/// The segments, for what is done at once.
+/// The segments, for what is done at once with a context that there is.
 #[inline(always)]
 fn segment(ctx: Ctx) -> Option<&'static Segment> {
-    current().filter(|_| ctx == Ctx::DEFAULT).map(|state| &state.segment)
+    let is_there = ctx == Ctx::DEFAULT || contexts::is_there(ctx);
+    current().filter(|_| is_there).map(|state| &state.segment)
 }
 
 #[inline(always)]

@@ -34,6 +34,13 @@ pub fn get(call: &'static str, ctx: Ctx) -> &'static Made {
     }
 }
 
+/// Whether the program has made this context, and not destroyed it.
+#[inline]
+pub fn is_there(ctx: Ctx) -> bool {
+    // SAFETY: programs do not destroy contexts that they use.
+    unsafe { ALL.get(ctx.0) }.is_some()
+}
+
 /// Destroys all contexts of a team.
 ///
 /// # Safety

@@ -175,7 +175,7 @@ impl Launcher {
         let npes = self.nodes.iter().map(|node| node.count).sum();
         let mut all = Vec::new();
         for (node, bytes) in self.nodes.iter().zip(told).filter(|(_, bytes)| !bytes.is_empty()) {
-            match PeStats::decode(bytes, node.first..node.first + node.count, npes) {
+            match PeStats::decode(bytes, node.pes(), npes) {
                 Ok(pes) => all.extend(pes),
                 Err(error) => self
                     .course
@@ -309,36 +309,22 @@ impl Launcher {
             }
             ToLauncher::Started { processes } => self.note_start(at, &processes),
             ToLauncher::Output { pe, target, bytes } => {
-                let pe = self.pe_of(at, pe)?;
                 let target = if target == 0 { Target::Stdout } else { Target::Stderr };
-                self.nodes[at].owed += bytes.0.len();
-                match bytes.0.is_empty() {
-                    true => self.course.close(pe, target),
-                    false => self.course.receive(pe, target, &bytes.0),
-                }
+                self.note_output(at, self.pe_of(at, pe)?, target, &bytes.0);
             }
             ToLauncher::Ended { death } => self.note_end(at, death)?,
             ToLauncher::State { pe, state } => {
                 let pe = self.pe_of(at, pe)?;
                 self.publish(pe, State::from_word(state), Some(at));
             }
-            ToLauncher::Exit { status } => {
-                if self.phase.asked(Instant::now()) {
-                    self.course.asked(status);
-                }
-                let others = self.nodes.iter_mut().enumerate().filter(|(number, _)| *number != at);
-                others.for_each(|(_, node)| node.send(&ToAgent::Exit { status }));
-            }
+            ToLauncher::Exit { status } => self.note_exit(at, status),
             ToLauncher::Say { text } => self.say_on(at, &text),
             ToLauncher::Taken { bytes } => self.input.taken(bytes as usize),
             ToLauncher::Unreached { from, to } => {
                 self.pe_of(at, from)?;
-                let has = |node: &&mut Node| {
-                    (node.first..node.first + node.count).contains(&(to as usize))
-                };
-                let node = self.nodes.iter_mut().find(has);
-                node.with_context(|| format!("PE {to} is nowhere"))?
-                    .send(&ToAgent::Unreached { from, to });
+                let node = self.nodes.iter_mut().find(|node| node.pes().contains(&(to as usize)));
+                let node = node.with_context(|| format!("PE {to} is nowhere"))?;
+                node.send(&ToAgent::Unreached { from, to });
             }
             ToLauncher::Stats { piece } => {
                 self.stats.iter_mut().for_each(|(_, told)| told[at].extend_from_slice(&piece.0));
@@ -359,24 +345,44 @@ impl Launcher {
                 self.note_waits(pe, &waits);
             }
             ToLauncher::Asked { question } => self.note_answered(at, question),
-            ToLauncher::Finished {} => {
-                if let Some(trace) = &mut self.trace {
-                    trace.finished(at);
-                }
-                let node = &mut self.nodes[at];
-                node.stage = Stage::Finished;
-                node.vigil.hear(Instant::now());
-                self.silence(at);
-            }
+            ToLauncher::Finished {} => self.note_finished(at),
         }
         Ok(())
+    }
+
+    /// An agent has sent output of a PE. Empty: its end.
+    fn note_output(&mut self, at: usize, pe: usize, target: Target, text: &[u8]) {
+        self.nodes[at].owed += text.len();
+        match text.is_empty() {
+            true => self.course.close(pe, target),
+            false => self.course.receive(pe, target, text),
+        }
+    }
+
+    /// A PE of this node has asked for the end of the job: the other nodes hear of it.
+    fn note_exit(&mut self, at: usize, status: u8) {
+        if self.phase.asked(Instant::now()) {
+            self.course.asked(status);
+        }
+        let others = self.nodes.iter_mut().enumerate().filter(|(number, _)| *number != at);
+        others.for_each(|(_, node)| node.send(&ToAgent::Exit { status }));
+    }
+
+    /// All PEs of this node have ended, and its agent has sent all it had.
+    fn note_finished(&mut self, at: usize) {
+        if let Some(trace) = &mut self.trace {
+            trace.finished(at);
+        }
+        let node = &mut self.nodes[at];
+        node.stage = Stage::Finished;
+        node.vigil.hear(Instant::now());
+        self.silence(at);
     }
 
     /// A PE of this node, from a message.
     fn pe_of(&self, at: usize, pe: u32) -> Result<usize> {
         let (node, pe) = (&self.nodes[at], pe as usize);
-        let has = (node.first..node.first + node.count).contains(&pe);
-        has.then_some(pe).with_context(|| format!("PE {pe} is not there"))
+        node.pes().contains(&pe).then_some(pe).with_context(|| format!("PE {pe} is not there"))
     }
 
     /// Once all agents are ready: has them start the PEs.
@@ -450,7 +456,7 @@ impl Launcher {
         if self.trace.is_some() {
             node.send(&ToAgent::Clock { sent: monotonic_nanos() });
         }
-        for (pe, &pid) in (node.first..node.first + node.count).zip(processes) {
+        for (pe, &pid) in node.pes().zip(processes) {
             self.course.started(pe, pid);
         }
     }
@@ -536,7 +542,7 @@ impl Launcher {
     /// Nothing more comes of a host.
     fn silence(&mut self, at: usize) {
         let node = &self.nodes[at];
-        self.reports.forget(node.first..node.first + node.count);
+        self.reports.forget(node.pes());
         self.account();
     }
 

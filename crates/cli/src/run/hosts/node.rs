@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -159,6 +160,11 @@ impl Node {
             running: (*first..first + count).collect(),
             owed: 0,
         }
+    }
+
+    /// The PEs that run there.
+    pub fn pes(&self) -> Range<usize> {
+        self.first..self.first + self.count
     }
 
     /// Calls its agent, and sends it the order.

@@ -81,7 +81,7 @@ impl Launcher {
             return;
         };
         for node in nodes {
-            for pe in node.first..node.first + node.count {
+            for pe in node.pes() {
                 if answers.iter().all(|answer| answer.pe != pe) {
                     answers.push(unheard(pe, node.stage == Stage::Finished));
                 }
