@@ -90,6 +90,19 @@ fn a_forked_child_ends_the_job_and_its_parent() {
     }
 }
 
+#[test]
+fn a_child_has_only_copies() {
+    let program = common::example("copies");
+    for options in
+        [&[][..], &["--fabric", "far"], &["--fabric", "tcp"], &["--env", "MEMONET_CHECK=1"]]
+    {
+        let ended = run(&[options, &["-n", "2", &program]].concat());
+        assert_eq!((ended.status, &*ended.stderr), (0, ""), "{options:?}: {ended:?}");
+    }
+    let ended = run(&["--fabric", "tcp", "--env", "MEMONET_MULTICAST=tree", "-n", "2", &program]);
+    assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+}
+
 /// The child's number for the launcher means nothing in its namespace, and nobody tells of its end.
 #[test]
 fn a_request_is_seen_though_the_call_does_not_arrive() {

@@ -31,6 +31,7 @@ use crate::base::error::{Error, Result};
 use crate::base::shm;
 use crate::base::status::State;
 use crate::base::{lock, shows, try_lock};
+use crate::endpoint::ending;
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
@@ -300,6 +301,7 @@ impl Messages {
     }
 
     fn check(&self, pe: usize, bytes: usize) -> Result<()> {
+        self.refuse_child()?;
         if pe >= self.pe.npes() {
             return Err(Error::NoSuchPe { pe, npes: self.pe.npes(), call: None });
         }
@@ -309,6 +311,11 @@ impl Messages {
             ));
         }
         Ok(())
+    }
+
+    /// A process that the PE has forked off counts messages on its own.
+    fn refuse_child(&self) -> Result<()> {
+        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
     }
 
     /// Number of a slot among those of all PEs: that of a message from or to `pe`.
@@ -408,6 +415,7 @@ impl Messages {
 
     /// Takes the next message of `pe`; false if there is none, or another thread has taken it.
     fn take(&self, pe: usize, message: &mut Vec<u8>) -> Result<bool> {
+        self.refuse_child()?;
         let taken = &self.taken[pe];
         let _taking = lock(&taken.taking);
         if !self.has_come(pe) {

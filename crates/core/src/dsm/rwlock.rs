@@ -3,6 +3,7 @@
 use crate::base::element::ElementName;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shows;
+use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::wait::limit::{Limit, Patience};
@@ -172,14 +173,22 @@ impl<T: Data + ?Sized> RwLock<T> {
 
     #[inline(always)]
     fn enter(&self, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+        self.refuse_child()?;
         self.way.enter(&self.pe, &self.counters, mode, patience)
     }
 
     #[inline(always)]
     #[track_caller]
     fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+        self.refuse_child()?;
         let _call = self.pe.begin("Guard::release", Location::caller(), None);
         self.way.leave(&self.pe, &self.counters, ticket, mode, changed)
+    }
+
+    /// A process that the PE has forked off has copies of its guards, and not what they stand for.
+    #[inline(always)]
+    fn refuse_child(&self) -> Result<()> {
+        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
     }
 
     fn reading(&self, ticket: u32) -> ReadGuard<'_, T> {
@@ -228,7 +237,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// The data, if that takes no more than the queue's turn.
     #[inline(always)]
     pub(super) fn write_at_once(&self) -> Option<WriteGuard<'_, T>> {
-        let tickets = self.at_once.as_ref()?;
+        let tickets = self.at_once.as_ref().filter(|_| !ending::is_forked())?;
         let ticket = match tickets.enter_own() {
             Some(ticket) => ticket,
             None => self.write_again(tickets)?,
@@ -443,7 +452,9 @@ impl<T: Data + ?Sized> WriteGuard<'_, T> {
 impl<T: Data + ?Sized> Drop for ReadGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Err(error) = self.lock.leave(self.ticket, Mode::Shared, false) {
+        if self.lock.refuse_child().is_ok()
+            && let Err(error) = self.lock.leave(self.ticket, Mode::Shared, false)
+        {
             self.lock.pe.surface_later(*error);
         }
     }
@@ -454,7 +465,7 @@ impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
         match &lock.at_once {
-            Some(tickets) if !std::thread::panicking() => {
+            Some(tickets) if !std::thread::panicking() && !ending::is_forked() => {
                 tickets.leave(&lock.pe, self.ticket, Mode::Exclusive);
             }
             _ => lock.end_slowly(self.ticket, self.changed, self.panicking),
@@ -468,6 +479,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     fn end_slowly(&self, ticket: u32, changed: bool, panicking: bool) {
+        if self.refuse_child().is_err() {
+            return;
+        }
         let left = if std::thread::panicking() && !panicking {
             self.way.leave_broken(&self.pe, &self.counters, ticket)
         } else {

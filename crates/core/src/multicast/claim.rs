@@ -370,6 +370,7 @@ impl<'a, T: Plain> Claim<'a, T> {
         // The processor would finish all stores of the block before it counts an `Arc`.
         let call = Call::here("Claim::commit", writer.pe.me(), None);
         call.of(move || {
+            super::refuse_child(&writer.pe)?;
             let _call = writer.pe.begin(call.name, call.at, None);
             match memory {
                 Memory::InPlace(room, _) => {
@@ -386,6 +387,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     /// # Errors
     /// As for [`commit`](Self::commit); [`Error::OutOfBounds`] when the block has fewer elements.
     #[inline]
+    #[track_caller]
     pub fn commit_first(mut self, len: usize) -> Result<()> {
         if len > self.len {
             return Err(Error::OutOfBounds { index: 0, count: len, len: self.len, call: None });
@@ -449,7 +451,8 @@ impl<'a, T: Plain> Peek<'a, T> {
         if !self.in_place {
             return self.channel.forget_assembled();
         }
-        if let End::Reader(reader) = &mut self.channel.end {
+        // A child of the PE has only a copy of the end.
+        if let Ok(reader) = self.channel.reader() {
             let len = self.len * size_of::<T>();
             reader.consume(Record { len, part: Fragment::WHOLE });
         }

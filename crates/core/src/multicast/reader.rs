@@ -10,10 +10,10 @@ use crate::base::doorbell::Doorbell;
 use crate::base::error::{Call, Error, Quick, Result};
 use crate::base::shm;
 use crate::base::status::State;
-use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
 use crate::endpoint::route::Route;
+use crate::endpoint::{calls, ending};
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Inner;
@@ -186,7 +186,7 @@ impl Reader {
     #[inline(always)]
     pub(super) fn next_at_once(&mut self) -> Option<usize> {
         // A call that may wait wakes those to which this PE has written.
-        if !self.plain || self.pe.may_have_written() {
+        if !self.plain || self.pe.may_have_written() || ending::is_forked() {
             return None;
         }
         let mut word = self.ring.word(self.position);
@@ -298,6 +298,9 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        if super::refuse_child(&self.pe).is_err() {
+            return;
+        }
         match &self.reporting {
             Reporting::Writer(word, bell) => {
                 word.store(&self.pe, LEFT);

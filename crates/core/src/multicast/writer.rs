@@ -9,9 +9,9 @@ use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::shm::{self, Plain};
-use crate::endpoint::calls;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
+use crate::endpoint::{calls, ending};
 use crate::wait::limit::{Limit, Patience};
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
@@ -150,7 +150,7 @@ impl Writer {
     pub(super) fn publish_at_once<T: Plain>(&mut self, block: &[T]) -> bool {
         let (start, len) = (self.position, size_of_val(block));
         let end = start + self.ring.record(len);
-        if end + 8 > self.at_once {
+        if end + 8 > self.at_once || ending::is_forked() {
             return false;
         }
         // SAFETY: up to `at_once` the ring is one piece, and no reader reads there before the
@@ -388,6 +388,9 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        if super::refuse_child(&self.pe).is_err() {
+            return;
+        }
         if let Onward::Hosts(cast) = &self.onward {
             cast.end();
             return self.wake_readers();

@@ -17,28 +17,47 @@ pub trait Read {
     /// Shows the messages that are there, at most `most`, where they lie; at least one, or none if
     /// the library's call does not wait.
     fn messages(&mut self, most: u64, see: &mut impl FnMut(&[u64])) -> Result<u64>;
+
+    /// Copies each of these messages out of the channel, to `to`, which is as long, and shows the
+    /// copy. A library that has a call for that uses it.
+    fn copies(
+        &mut self,
+        most: u64,
+        to: &mut Vec<u64>,
+        see: &mut impl FnMut(&[u64]),
+    ) -> Result<u64> {
+        self.messages(most, &mut |message| {
+            to.copy_from_slice(message);
+            see(to);
+        })
+    }
 }
 
-/// Copies them out of the channel before it looks at them, where `to` is given.
-fn take(read: &mut impl Read, mut to: Option<&mut [u64]>, next: u64, count: u64) -> Result<()> {
-    let (mut come, mut wrong) = (0, 0u64);
+/// Takes so many messages, and checks them. Copies them first where `to` is given.
+fn take(
+    read: &mut impl Read,
+    mut to: Option<&mut Vec<u64>>,
+    next: u64,
+    count: u64,
+) -> Result<()> {
+    let (copied, mut come, mut wrong) = (to.is_some(), 0, 0u64);
     let mut done = 0;
     while done < count {
         let mut see = |message: &[u64]| {
             let number = next + come;
-            wrong += match to.as_deref_mut() {
-                Some(to) => {
-                    to[..message.len()].copy_from_slice(message);
-                    (to[0] != number) as u64
-                }
-                None => {
-                    let sum = message.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
-                    (sum != number.wrapping_mul(message.len() as u64)) as u64
-                }
-            };
+            wrong += u64::from(if copied {
+                message[0] != number
+            } else {
+                let sum = message.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+                sum != number.wrapping_mul(message.len() as u64)
+            });
             come += 1;
         };
-        match read.messages(count - done, &mut see)? {
+        let some = match to.as_deref_mut() {
+            Some(to) => read.copies(count - done, to, &mut see)?,
+            None => read.messages(count - done, &mut see)?,
+        };
+        match some {
             0 => std::hint::spin_loop(),
             some => done += some,
         }

@@ -29,6 +29,18 @@ impl Read for Channel {
         block.pop();
         Ok(1)
     }
+
+    fn copies(
+        &mut self,
+        _: u64,
+        to: &mut Vec<u64>,
+        see: &mut impl FnMut(&[u64]),
+    ) -> Result<u64> {
+        to.clear();
+        self.0.recv(to)?;
+        see(to);
+        Ok(1)
+    }
 }
 
 pub fn row(job: &Job, side: &Side, row: &str, seconds: f64) -> Result<()> {

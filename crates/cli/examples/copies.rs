@@ -1,0 +1,164 @@
+//! A process that a PE forks off has copies of the PE's guards and ends. It can do nothing with
+//! them, and the PE and the others go on as if it had never been: a program for the tests of the
+//! command.
+
+use memonet::dsm::{Mutex, RwLock};
+use memonet::{Cmp, Error, Job, Messages, Multicast, MulticastOptions, Result, Window};
+
+fn main() -> Result<()> {
+    let job = memonet::init()?;
+    assert_eq!(job.npes(), 2, "a program of two PEs");
+    shared_data(&job, &job.window(2)?)?;
+    messages(&job)?;
+    channels(&job)
+}
+
+/// Does this in a child, and waits for its end.
+fn in_a_child(act: impl FnOnce()) {
+    // SAFETY: the child takes no lock that another thread of this process may have at this moment.
+    match unsafe { libc::fork() } {
+        0 => {
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            // SAFETY: ends the child alone.
+            unsafe { libc::_exit(i32::from(ended.is_err())) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: the status is a variable.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0, "what the child says is above");
+        }
+    }
+}
+
+#[track_caller]
+fn refused<T>(what: Result<T>) {
+    match what {
+        Err(Error::Misuse { why, .. }) if why.contains("is not the PE") => {}
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("this was allowed"),
+    }
+}
+
+fn shared_data(job: &Job, steps: &Window<u64>) -> Result<()> {
+    let (free, held) = (Mutex::new(job, &0u64)?, Mutex::new(job, &0u64)?);
+    let (read, written) = (RwLock::new(job, &0u64)?, RwLock::new(job, &0u64)?);
+    if job.pe() == 0 {
+        let (mut holding, reading, writing) = (held.lock()?, read.read()?, written.write()?);
+        *holding = 1;
+        let mut copies = Some((&mut holding, &reading, &writing));
+        in_a_child(|| {
+            refused(free.lock());
+            refused(free.try_lock());
+            refused(read.write());
+            refused(read.try_read());
+            // SAFETY: of the two that a fork leaves of each guard, this is the child's.
+            let (holding, reading, writing) = copies
+                .take()
+                .map(|(a, b, c)| unsafe {
+                    (std::ptr::read(a), std::ptr::read(b), std::ptr::read(c))
+                })
+                .expect("once");
+            drop(holding);
+            refused(reading.release());
+            refused(writing.release());
+        });
+        steps.remote(1, 0)?.store(1);
+        steps.wait_until(1, Cmp::Eq, 1)?;
+        drop((holding, reading, writing));
+    } else {
+        steps.wait_until(0, Cmp::Eq, 1)?;
+        assert!(held.try_lock()?.is_none() && read.try_write()?.is_none());
+        assert!(written.try_read()?.is_none() && free.try_lock()?.is_some());
+        steps.remote(0, 1)?.store(1);
+        assert_eq!(*held.lock()?, 1);
+        drop((read.write()?, written.read()?));
+    }
+    job.barrier()
+}
+
+fn messages(job: &Job) -> Result<()> {
+    let messages = Messages::new(job, 8, 2)?;
+    let mut message = Vec::new();
+    if job.pe() == 1 {
+        messages.send(0, b"one")?;
+        messages.send(0, b"two")?;
+    }
+    job.barrier()?;
+    if job.pe() == 0 {
+        in_a_child(|| {
+            refused(messages.send(1, b"a child"));
+            refused(messages.try_send(1, b"a child"));
+            refused(messages.recv(&mut Vec::new()));
+            refused(messages.try_recv_from(1, &mut Vec::new()));
+        });
+        messages.send(1, b"the PE")?;
+        for expected in [b"one", b"two"] {
+            messages.recv(&mut message)?;
+            assert_eq!(message, expected);
+        }
+    } else {
+        messages.recv(&mut message)?;
+        assert_eq!(message, b"the PE");
+    }
+    job.barrier()?;
+    assert!(messages.try_recv(&mut message)?.is_none());
+    job.barrier()
+}
+
+fn channels(job: &Job) -> Result<()> {
+    let channel = |writer: usize, capacity: usize| {
+        let options = MulticastOptions::new().capacity(capacity);
+        job.multicast::<u64>(writer, &[1 - writer], options)
+    };
+    let (mut there, mut back) = (channel(0, 1 << 16)?, channel(1, 1 << 16)?);
+    let mut block = Vec::new();
+    if job.pe() == 1 {
+        for number in 1..=3 {
+            back.publish(&[number])?;
+        }
+    }
+    job.barrier()?;
+    if job.pe() == 0 {
+        in_a_child(|| ends_of_a_child(&mut there, &mut back));
+        let mut claim = there.claim(1)?;
+        claim[0] = 7;
+        in_a_child(|| {
+            // SAFETY: of the two that a fork leaves of the claim, this is the child's.
+            refused(unsafe { std::ptr::read(&claim) }.commit());
+        });
+        claim.commit()?;
+        there.publish(&[8])?;
+        let shown = back.peek()?;
+        in_a_child(|| {
+            // SAFETY: as above.
+            unsafe { std::ptr::read(&shown) }.pop();
+        });
+        shown.pop();
+        for number in 2..=3 {
+            back.recv(&mut block)?;
+            assert_eq!(block, [number]);
+        }
+        drop(there);
+    } else {
+        for number in [7, 8] {
+            there.recv(&mut block)?;
+            assert_eq!(block, [number]);
+        }
+        assert!(matches!(there.recv(&mut block), Err(Error::Closed { .. })));
+    }
+    job.barrier()
+}
+
+/// Tries all calls, and drops both ends.
+fn ends_of_a_child(there: &mut Multicast<u64>, back: &mut Multicast<u64>) {
+    refused(there.publish(&[99]));
+    refused(there.claim(1));
+    refused(there.try_claim(1));
+    refused(back.recv(&mut Vec::new()));
+    refused(back.try_recv(&mut Vec::new()));
+    refused(back.peek());
+    refused(back.try_peek());
+    // SAFETY: of the two that a fork leaves of each end, these are the child's.
+    drop(unsafe { (std::ptr::read(there), std::ptr::read(back)) });
+}
