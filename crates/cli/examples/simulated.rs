@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             "meet" => Ok(()),
             "poll" => poll(&job),
             "listen" => listen(&job),
-            "deadlock" => deadlock(&job),
+            "deadlock" => deadlock(&job, &argument),
             "die" => die(&job, &argument),
             "work" => work(&job),
             "compute" => compute(&job, number()),
@@ -509,8 +509,11 @@ fn listen(job: &Job) -> Result<()> {
     job.barrier()
 }
 
-/// PE 0 waits for a word that nobody writes, the others for PE 0.
-fn deadlock(job: &Job) -> Result<()> {
+/// PE 0 waits for a word that nobody writes, the others for PE 0. Each has one thread, or two.
+fn deadlock(job: &Job, threads: &str) -> Result<()> {
+    if threads == "threads" {
+        std::thread::spawn(std::thread::park);
+    }
     let window = job.window::<u64>(1)?;
     if job.pe() == 0 {
         // Longer than any run.

@@ -602,6 +602,9 @@ fn a_program_of_mpi_is_told_how_it_should_be_started() {
     let ended = run(&["--machine", "rdma-100g", "-n", "3", "sh", "-c", "true"]);
     assert_eq!((ended.status, ended.stderr.lines().count()), (0, 1), "{ended:?}");
     assert!(ended.stderr.contains("the program does not use memonet"), "{ended:?}");
+    // One that fails before its first call is done has joined.
+    let ended = run(&["--machine", "rdma-100g", "-n", "2", &pe(), "orphan", "forever"]);
+    assert!(!ended.stderr.contains("does not use memonet"), "{ended:?}");
     // One is what MPI takes it for.
     for alone in [&["-n", "1", mpi.as_str()][..], &["-n", "1", &mpi, ":", "-n", "2", "true"]] {
         assert_eq!(run(alone).stderr, "", "{alone:?}");

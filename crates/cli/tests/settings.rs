@@ -81,6 +81,7 @@ fn settings_that_differ_between_pes_are_refused() {
         ("MEMONET_COLLECTIVES", "direct"),
         ("MEMONET_MULTICAST", "near"),
         ("MEMONET_FABRIC", "far"),
+        ("MEMONET_CHECK", "1"),
     ] {
         let setting = format!("{name}={value}");
         let ended =

@@ -27,6 +27,7 @@
 //! * **I4.** *Threads.* One thread at a time sends to a PE, and one takes what came from a PE: each
 //!   such pair has a lock. A thread that waits holds neither, so the others keep their deadlines.
 
+use crate::base::digest::Digest;
 use crate::base::error::{Error, Result};
 use crate::base::shm;
 use crate::base::status::State;
@@ -35,9 +36,11 @@ use crate::endpoint::ending;
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
+use crate::job::agree::KIND_MESSAGES;
 use crate::wait::limit::Limit;
 use crate::wait::{self, Awaiting, Terms};
-use crate::window::Window;
+use crate::window::{Window, WindowOptions, WindowTerms};
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -125,15 +128,24 @@ impl Messages {
     /// Each PE has `depth` times `most` bytes for each PE.
     ///
     /// # Errors
-    /// As for [`Job::window`]; [`Misuse`](Error::Misuse) for a `depth` of 0.
+    /// As for [`Job::window`]; [`Misuse`](Error::Misuse) for a `depth` of 0;
+    /// [`Unequal`](Error::Unequal) when PEs give different numbers.
     #[track_caller]
     pub fn new(job: &Job, most: usize, depth: usize) -> Result<Self> {
+        let made = Location::caller();
         job.pe.waiting_call("Messages::new", None, || {
             let npes = job.npes();
             let sizes = sizes(npes, most, depth).map_err(|error| job.refuse_window(error))?;
+            let terms = WindowTerms {
+                kind: KIND_MESSAGES,
+                shape: most as u64,
+                parties: depth as u64,
+                digest: Digest::new().words(&[most, depth]).pair(),
+                made,
+            };
             Ok(Messages {
                 pe: job.pe.clone(),
-                area: job.window(sizes.area)?,
+                area: job.window_of(terms, sizes.area, WindowOptions::new(), |_| {})?,
                 words: job.window(sizes.words)?,
                 most,
                 depth,

@@ -48,7 +48,7 @@ pub struct Simulation {
     /// Becomes readable when there is news.
     wakeup: Wakeup,
     news: Receiver<News>,
-    engine: Option<JoinHandle<Result<bool>>>,
+    engine: Option<JoinHandle<Result<()>>>,
     started: Arc<Started>,
     pace: Arc<Pace>,
     patience: Duration,
@@ -72,8 +72,8 @@ pub enum News {
     Start(Vec<Start>, Sender<usize>),
     /// Read the output of these PEs, in this order.
     PassOn(Vec<usize>, Sender<()>),
-    /// The last one: the engine has ended with this result. Whether a PE has called its NIC.
-    Ended(Result<bool>),
+    /// The last one: the engine has ended with this result.
+    Ended(Result<()>),
 }
 
 /// What the engine has to know of the processes that were started.
@@ -287,14 +287,8 @@ impl Plan {
         })
     }
 
-    /// Runs the engine from start to end. Gives whether a PE has called its NIC.
-    fn run(
-        self,
-        hosted: &Arc<Hosted>,
-        passages: &Passages,
-        pace: &Pace,
-        main: Main,
-    ) -> Result<bool> {
+    /// Runs the engine from start to end.
+    fn run(self, hosted: &Arc<Hosted>, passages: &Passages, pace: &Pace, main: Main) -> Result<()> {
         main.seats
             .borrow()
             .bind_machine()
@@ -306,10 +300,8 @@ impl Plan {
             let _like_its_pes = NoCycles::begin();
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
         };
-        let is_used = ended.usage.pes.iter().any(|pe| pe.calls > 0);
         self.report.set(&self.machine, &ended.usage, ended.recorder);
-        ended.result?;
-        Ok(is_used)
+        Ok(ended.result?)
     }
 }
 
@@ -386,7 +378,7 @@ impl Simulation {
     }
 }
 
-fn bail_out() -> Result<bool> {
+fn bail_out() -> Result<()> {
     bail!(
         "the simulated machine has failed; the message above shows a bug of memonet, please report it"
     )

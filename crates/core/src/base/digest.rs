@@ -2,30 +2,26 @@
 //!
 //! PEs of one job may be built by different compilers: a Rust program beside a C program, or beside
 //! a Python module. The standard library's hashers may change with each release. So these digests
-//! are defined here: FNV-1a of 64 bits, over bytes in little-endian order.
+//! are defined here: SHA-256, over bytes in little-endian order. Nobody can find two unlike things
+//! of which 128 bits of it are alike, not even a program that looks for them.
+
+use sha2::{Digest as _, Sha256};
 
 /// A digest of what it was given so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digest(u64);
-
-impl Default for Digest {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+#[derive(Debug, Clone, Default)]
+pub struct Digest(Sha256);
 
 impl Digest {
     /// The digest of nothing.
-    pub const fn new() -> Self {
-        Digest(0xcbf2_9ce4_8422_2325)
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Adds bytes. Their number is not added.
     #[must_use]
-    pub fn bytes(self, bytes: impl IntoIterator<Item = u8>) -> Self {
-        bytes.into_iter().fold(self, |Digest(hash), byte| {
-            Digest((hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-        })
+    pub fn bytes(mut self, bytes: impl IntoIterator<Item = u8>) -> Self {
+        bytes.into_iter().for_each(|byte| self.0.update([byte]));
+        self
     }
 
     /// Adds a word.
@@ -41,9 +37,16 @@ impl Digest {
         words.iter().fold(counted, |digest, &word| digest.word(word as u64))
     }
 
-    /// The digest as a word.
+    /// The digest as a word, where a program that looks for two of the same harms only itself.
     pub fn value(self) -> u64 {
-        self.0
+        self.pair()[0]
+    }
+
+    /// The digest as two words.
+    pub fn pair(self) -> [u64; 2] {
+        let bytes = self.0.finalize();
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
+        [word(0), word(1)]
     }
 }
 
@@ -51,19 +54,19 @@ impl Digest {
 mod tests {
     use super::*;
 
-    /// The published values of FNV-1a.
+    /// The published values of SHA-256.
     #[test]
     fn digests_are_the_same_in_every_build() {
-        assert_eq!(Digest::new().value(), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(Digest::new().bytes(*b"a").value(), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(Digest::new().bytes(*b"foobar").value(), 0x8594_4171_f739_67e8);
+        let of = |bytes: &str| Digest::new().bytes(bytes.bytes()).pair().map(u64::swap_bytes);
+        assert_eq!(of(""), [0xe3b0_c442_98fc_1c14, 0x9afb_f4c8_996f_b924]);
+        assert_eq!(of("abc"), [0xba78_16bf_8f01_cfea, 0x4141_40de_5dae_2223]);
     }
 
     #[test]
     fn numbers_of_words_count() {
-        let of = |words: &[usize]| Digest::new().words(words).words(&[]);
-        assert_ne!(of(&[0]), of(&[0, 0]));
-        assert_ne!(of(&[1, 2]), of(&[2, 1]));
-        assert_ne!(Digest::new().words(&[1]).words(&[]), Digest::new().words(&[]).words(&[1]));
+        let of = |some: &[usize], more: &[usize]| Digest::new().words(some).words(more).pair();
+        assert_ne!(of(&[0], &[]), of(&[0, 0], &[]));
+        assert_ne!(of(&[1, 2], &[]), of(&[2, 1], &[]));
+        assert_ne!(of(&[1], &[]), of(&[], &[1]));
     }
 }

@@ -300,7 +300,8 @@ pub enum Error {
     },
     /// A collective call was made with different arguments.
     #[error(
-        "collective {call}: PE {pe} called it with {theirs}, this PE with {ours}; every member must make the same calls in the same order"
+        "collective {call}: PE {pe} called it with {theirs}, this PE with {ours}; every member must make the same calls in the same order{}",
+        called(at)
     )]
     Unequal {
         /// The collective call.
@@ -311,6 +312,8 @@ pub enum Error {
         theirs: String,
         /// What this PE asked for.
         ours: String,
+        /// The call that failed, where it was one of this program.
+        at: Option<Box<Call>>,
     },
     /// Members of a team are in different collective calls.
     #[error(
@@ -469,6 +472,7 @@ impl Error {
             | Error::DataRace { call, .. }
             | Error::Interrupted { call, .. }
             | Error::OtherCall { call, .. }
+            | Error::Unequal { at: call, .. }
             | Error::OutOfMemory { call, .. }
             | Error::Closed { call }
             | Error::Silent { call, .. }
@@ -497,6 +501,7 @@ impl Error {
             | Error::DataRace { call, .. }
             | Error::Interrupted { call, .. }
             | Error::OtherCall { call, .. }
+            | Error::Unequal { at: call, .. }
             | Error::OutOfMemory { call, .. }
             | Error::Closed { call }
             | Error::Silent { call, .. }

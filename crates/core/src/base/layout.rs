@@ -25,7 +25,9 @@ use std::ops::Range;
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
+/// Settings that all PEs of a job must have alike.
+pub const SETTINGS: usize = 5;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -78,8 +80,8 @@ pub struct JobHeader {
     pub launcher: u32,
     /// Digests of the settings that all PEs must have alike, in the order of `ALIKE`
     /// (`lifecycle/alike.rs`); 0: no PE has joined. Written by the first PE that joins.
-    pub settings: [u32; 4],
-    _pad: [u32; 7],
+    pub settings: [u32; SETTINGS],
+    _pad: [u32; 6],
     /// Number of PEs that are gone (dead, finalising or done).
     pub departures: u32,
     /// Number of deaths whose places in the order of deaths were decided here.
@@ -289,9 +291,11 @@ pub struct CollectiveRequest {
     pub options: u64,
     /// What the elements are called, and how many make a row.
     pub element: [u64; 2],
+    /// Of all else that is asked for.
+    pub digest: [u64; 2],
     /// How each of two steps of the call went for this PE: 0 unknown, 1 well, 2 not.
     pub outcome: [u64; 2],
-    _pad: [u64; 8],
+    _pad: [u64; 6],
     /// Windows that this PE has dropped (snapshot made for this call).
     pub dropped: [u64; MAX_WINDOWS / 64],
 }

@@ -54,6 +54,7 @@ use crate::base::digest::Digest;
 use crate::base::element::ElementName;
 use crate::base::error::{Cause, Error, Result};
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::objects::ObjectKind;
 use crate::job::Job;
 use crate::job::agree::KIND_SHARED;
 use crate::window::{Window, WindowOptions, WindowTerms};
@@ -71,18 +72,17 @@ fn home_of(offset: u64, npes: usize) -> usize {
 /// give different kinds or terms all get an error. *Collective.*
 fn window(
     job: &Job,
-    kind: &str,
+    kind: ObjectKind,
     bytes: usize,
     terms: &[usize],
     name: ElementName,
     start: impl FnOnce(u64),
 ) -> Result<Window<CacheLine>> {
-    let digest = Digest::new().words(&[kind.len()]).bytes(kind.bytes()).words(terms);
-    // Length and alignment say where references may point, so they are compared exactly.
     let terms = WindowTerms {
         kind: KIND_SHARED,
-        shape: (terms[0] as u64) << 8 | u64::from(terms[1].ilog2()),
-        digest: digest.value(),
+        shape: (kind as u64) << 56 | (terms[0] as u64) << 16 >> 8 | u64::from(terms[1].ilog2()),
+        parties: 0,
+        digest: Digest::new().word(kind as u64).words(terms).pair(),
         made: std::panic::Location::caller(),
     };
     job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new().elements(name), start)

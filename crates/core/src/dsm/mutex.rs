@@ -151,8 +151,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked: then [`lock`](Self::lock)
     /// the data. Otherwise as for [`into_released`](Self::into_released).
+    #[track_caller]
     pub fn into_torn(self) -> Result<T::Owned> {
-        self.0.into_torn()
+        self.0.rescue("Mutex::into_torn", true)
     }
 
     /// After a death: the data as they were last released.
@@ -165,8 +166,9 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`PeerFailed`](crate::Error::PeerFailed) where there is only what the holder left half
     /// changed, or where the data's far home has died and cannot be read;
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
+    #[track_caller]
     pub fn into_released(self) -> Result<T::Owned> {
-        self.0.into_released()
+        self.0.rescue("Mutex::into_released", false)
     }
 }
 

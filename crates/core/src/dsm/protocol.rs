@@ -70,7 +70,7 @@ impl Protocol {
             }
         };
         let terms = [bytes, align, usize::from(shadow)];
-        let window = super::window(job, kind.name(), size, &terms, options.element, start)?;
+        let window = super::window(job, kind, size, &terms, options.element, start)?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let home = super::home_of(offset, pe.npes());
         let part = match pe.route(home, offset) {

@@ -340,8 +340,9 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`Mutex::into_torn`](super::Mutex::into_torn).
+    #[track_caller]
     pub fn into_torn(self) -> Result<T::Owned> {
-        self.rescue(true)
+        self.rescue("RwLock::into_torn", true)
     }
 
     /// After a death: the data as they were last released. Near, that takes a
@@ -351,15 +352,19 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// [`Error::PeerFailed`] where there is only what a writer left half changed, or where the
     /// data's far home has died and cannot be read; [`Error::Misuse`] when no PE has died or
     /// panicked.
+    #[track_caller]
     pub fn into_released(self) -> Result<T::Owned> {
-        self.rescue(false)
+        self.rescue("RwLock::into_released", false)
     }
 
-    fn rescue(self, torn: bool) -> Result<T::Owned> {
-        let mut copy: Vec<T::Element> =
-            vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
-        self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
-        Ok(T::from_elements(copy))
+    #[track_caller]
+    pub(super) fn rescue(self, call: &'static str, torn: bool) -> Result<T::Owned> {
+        self.pe.call(call, None, || {
+            let mut copy: Vec<T::Element> =
+                vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
+            self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
+            Ok(T::from_elements(copy))
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::base::address;
 use crate::base::doorbell::{self, Doorbell};
 use crate::base::error::{Cause, Error, Result};
-use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
+use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, SETTINGS, VERSION};
 use crate::base::memory::Mapping;
 use crate::base::process::Identity;
 use crate::base::shm;
@@ -358,6 +358,11 @@ impl Control {
         unsafe { shm::load(self.field(pe, offset_of!(PeRecord, own_segment)).cast()) }
     }
 
+    /// Whether a PE of this host has ever joined.
+    pub(crate) fn has_joined(&self, pe: usize) -> bool {
+        self.own_segment_of(pe) != 0
+    }
+
     /// Why PEs of this host have their own segments at different addresses, if they do. Only the
     /// first PE whose segment is not at the chosen address gets the reason. Called when all have
     /// joined.
@@ -568,7 +573,7 @@ impl Control {
     /// # Panics
     /// When there is no setting of this number.
     pub(crate) fn first_setting(&self, number: usize, mine: u32) -> u32 {
-        assert!(number < 4);
+        assert!(number < SETTINGS);
         let words: *mut u32 = header!(self.mapping, settings);
         let word = words.wrapping_add(number).cast();
         // SAFETY: `settings` lies in the mapped header, aligned to 4, and has a word of this

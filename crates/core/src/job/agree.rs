@@ -7,6 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::layout::{CollectiveRequest, MAX_WINDOWS, SystemArea};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::recorder::objects::ObjectKind;
 use crate::job::heap::{Block, Heap};
 use crate::job::pages;
 use crate::sync::barrier::Whole;
@@ -27,10 +28,13 @@ pub(crate) const KIND_BLOCK: u64 = 5;
 pub(crate) const KIND_FREE_BLOCK: u64 = 6;
 pub(crate) const KIND_MULTICAST: u64 = 8;
 pub(crate) const KIND_SHARED: u64 = 9;
-/// What a PE asks for: kind, bytes, alignment and options, and its [`ElementName`] as words.
-pub(crate) type Request = [u64; 6];
+pub(crate) const KIND_MESSAGES: u64 = 10;
+/// What a PE asks for: kind, bytes, alignment or shape, and options; its [`ElementName`] as words,
+/// and the digest of all else.
+pub(crate) type Request = [u64; 8];
+const KIND_REFUSED: u64 = 4;
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
-const REFUSED: Request = [4, 0, 0, 0, 0, 0];
+const REFUSED: Request = [KIND_REFUSED, 0, 0, 0, 0, 0, 0, 0];
 
 /// How a step of a collective call went for a PE.
 pub(crate) const UNKNOWN: u64 = 0;
@@ -191,16 +195,7 @@ impl<'a> Collective<'a> {
             let stamped = theirs[0] & !KIND_MASK == stamp;
             theirs[0] = if stamped { theirs[0] & KIND_MASK } else { NONE };
             if theirs != request && unequal.is_none() {
-                unequal = Some(Error::Unequal {
-                    call: if matches!(request[0], KIND_BLOCK | KIND_FREE_BLOCK) {
-                        "memory"
-                    } else {
-                        "window"
-                    },
-                    pe: other,
-                    theirs: describe(theirs),
-                    ours: describe(request),
-                });
+                unequal = Some(differ(other, theirs, request));
             }
             if theirs[0] == NONE {
                 // It does not take this step, and what it had dropped it has said for an earlier
@@ -227,18 +222,53 @@ impl<'a> Collective<'a> {
     }
 }
 
-fn describe(request: Request) -> String {
-    let [kind, size, align, options, name, row] = request;
+/// The error of a PE whose request differs from another's.
+#[cold]
+fn differ(pe: usize, theirs: Request, ours: Request) -> Error {
+    let call = match ours[0] {
+        KIND_BLOCK | KIND_FREE_BLOCK => "memory",
+        KIND_MULTICAST => "multicast channel",
+        KIND_SHARED => "shared data",
+        KIND_MESSAGES => "messages",
+        _ => "window",
+    };
+    let (mut theirs, ours) = (describe(theirs), describe(ours));
+    if theirs == ours {
+        theirs += match call {
+            "multicast channel" => {
+                ", but other readers, another order of them, other options or another MEMONET_MULTICAST"
+            }
+            _ => ", but other options",
+        };
+    }
+    Error::Unequal { call, pe, theirs, ours, at: None }
+}
+
+fn describe([kind, size, shape, options, name, row, ..]: Request) -> String {
     let of = ElementName::describe([name, row]);
     match kind {
         NONE => "nothing: it is in another collective call, or an earlier one failed here or there and its error was passed over".into(),
-        KIND_WINDOW => format!("a window of {size} bytes{of}, aligned to {align}, options {options:#x}"),
+        KIND_WINDOW => format!("a window of {size} bytes{of}, aligned to {shape}, options {options:#x}"),
         KIND_FREE => format!("a free of window {size}"),
-        _ if request == REFUSED => "a window that cannot be".into(),
-        KIND_MULTICAST => format!("a multicast channel of {size} bytes{of}, writer, readers and options {options:#x}"),
-        KIND_SHARED => format!("a mutex, reader-writer lock or region{of}, {size} bytes in all, kind, size and options {options:#x}"),
+        KIND_REFUSED => "what cannot be".into(),
+        KIND_MULTICAST => {
+            let (element, writer, readers) = (shape >> 16, options >> 16 & 0xff_ffff, options >> 40);
+            format!("a multicast channel of {size} bytes{of}, elements of {element} bytes, from PE {writer} to {readers} others")
+        }
+        KIND_SHARED => {
+            let (kind, length, align) = (shape >> 56, shape << 8 >> 16, 1u64 << (shape & 63));
+            match kind == ObjectKind::Region as u64 {
+                true => format!("a region of {length} elements{of}, {size} bytes in all"),
+                false if kind == ObjectKind::RwLock as u64 => format!("a reader-writer lock of {length} bytes{of}, aligned to {align}"),
+                false => format!("a mutex of {length} bytes{of}, aligned to {align}"),
+            }
+        }
+        KIND_MESSAGES => {
+            let depth = options >> 16;
+            format!("messages of up to {shape} bytes, {depth} under way between two PEs")
+        }
         KIND_RESTRICTED => format!("a restricted window of {size} bytes{of}, rights {options:#x}"),
-        KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {align}"),
+        KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {shape}"),
         KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),
         _ => "another call".into(),
     }

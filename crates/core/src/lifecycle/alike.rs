@@ -5,11 +5,13 @@
 
 use crate::base::digest::Digest;
 use crate::base::error::{Error, Result};
-use crate::base::settings::{ENV_BARRIER, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
+use crate::base::layout::SETTINGS;
+use crate::base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 use crate::endpoint::control::Control;
 
 /// The variables. Their order is that of `JobHeader::settings`.
-const ALIKE: [&str; 4] = [ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, ENV_FABRIC];
+const ALIKE: [&str; SETTINGS] =
+    [ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, ENV_FABRIC, ENV_CHECK];
 
 /// Refuses settings that differ from those of the first PE that has joined.
 ///
@@ -37,6 +39,8 @@ fn digest(name: &str, value: Option<&str>) -> u32 {
     // Each PE may have an interface of its own.
     let alike = match name {
         ENV_MULTICAST => value.map(|value| value.split('@').next().unwrap_or_default()),
+        // What there is without it.
+        ENV_CHECK => value.filter(|&value| value != "0"),
         _ => value,
     };
     let Some(alike) = alike else { return 1 };
@@ -48,11 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_interfaces_may_differ() {
+    fn what_means_the_same_may_differ() {
         let of = |value| digest(ENV_MULTICAST, value);
         assert_eq!(of(Some("udp:239.0.0.1:4000@10.0.0.1")), of(Some("udp:239.0.0.1:4000")));
         assert_ne!(of(Some("udp:239.0.0.1:4000")), of(Some("udp:239.0.0.1:4001")));
         assert_ne!(of(None), of(Some("")));
+        let check = |value| digest(ENV_CHECK, value);
+        assert!(check(Some("0")) == check(None) && check(Some("1")) != check(None));
         let fabrics = ["far:seed=1@2", "far:seed=1@3"].map(|value| digest(ENV_FABRIC, Some(value)));
         assert_ne!(fabrics[0], fabrics[1]);
     }

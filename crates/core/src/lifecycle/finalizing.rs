@@ -23,7 +23,7 @@ impl Job {
         Call::here(NAME, self.pe.me(), None).of(|| {
             if self.pe.is_this_process() && self.pe.shows_memory() {
                 return Err(Error::misuse(
-                    "a block of a multicast channel is still being read: pop it, or drop the channel, before `finalize`",
+                    "a block of a multicast channel was shown and not popped: pop it, or drop the channel, before `finalize`",
                 ));
             }
             self.pe.finalize()

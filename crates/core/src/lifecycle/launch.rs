@@ -150,6 +150,11 @@ impl JobFile {
         self.control.part(pe)
     }
 
+    /// Whether a PE of this host has ever joined, whatever became of it.
+    pub fn has_joined(&self, pe: usize) -> bool {
+        self.control.has_joined(pe)
+    }
+
     /// Process id of a PE that has joined, in its own pid namespace, which may differ from the
     /// launcher's.
     pub fn process(&self, pe: usize) -> Option<i32> {

@@ -356,7 +356,7 @@ impl Receiving {
         match ring.decode(position, ring.word(position)) {
             Ok(Header::Block { len, .. }) => position + ring.record(len) <= received,
             // A wrong header is an error of the call that reads it.
-            Ok(Header::Padding { .. } | Header::End) | Err(_) => true,
+            Ok(Header::Padding { .. } | Header::End { .. }) | Err(_) => true,
         }
     }
 

@@ -118,8 +118,9 @@ impl MulticastOptions {
         self.drop_slow.is_some() || self.survive
     }
 
-    /// A digest of all that PEs must ask for alike.
-    fn digest<T>(&self, writer: usize, readers: &[usize]) -> u64 {
+    /// A digest of all that PEs must ask for alike. What a reader may refer to in place, and what
+    /// the writer may write over, depends on it.
+    fn digest<T>(&self, writer: usize, readers: &[usize], choice: &Choice) -> [u64; 2] {
         let MulticastOptions { capacity, drop_slow, survive, element } = *self;
         let nanos = drop_slow.map(|after| after.as_nanos().to_le_bytes());
         let [name, row] = element.words();
@@ -132,7 +133,8 @@ impl MulticastOptions {
             .word(row)
             .words(readers)
             .words(&[writer, size_of::<T>(), align_of::<T>()])
-            .value()
+            .word(choice.number())
+            .pair()
     }
 }
 
@@ -195,7 +197,8 @@ impl Job {
         let terms = window::WindowTerms {
             kind: KIND_MULTICAST,
             shape: (size_of::<T>() as u64) << 16 | align_of::<T>() as u64,
-            digest: options.digest::<T>(writer, readers),
+            parties: writer as u64 & 0xff_ffff | (readers.len() as u64) << 24,
+            digest: options.digest::<T>(writer, readers, &request.choice),
             made,
         };
         let named = WindowOptions::new().elements(options.element);
@@ -373,6 +376,19 @@ enum Choice {
     Network,
     Hosts { forced: bool, plan: Plan },
     Sockets(Group),
+}
+
+impl Choice {
+    /// What tells it from others, at all PEs.
+    fn number(&self) -> u64 {
+        match self {
+            Choice::Near => 1,
+            Choice::Tree => 2,
+            Choice::Network => 3,
+            Choice::Sockets(_) => 4,
+            Choice::Hosts { forced, .. } => 5 + u64::from(*forced),
+        }
+    }
 }
 
 /// What a channel needs of each segment, in the way in which it is made.
@@ -754,17 +770,18 @@ mod tests {
         let (plain, other) = (MulticastOptions::new(), ElementName::new("float64", 1));
         let second = Duration::from_secs(1);
         let all = [
-            plain.digest::<u64>(0, &[1, 2]),
-            plain.digest::<u32>(0, &[1, 2]),
-            plain.digest::<u64>(1, &[0, 2]),
-            plain.digest::<u64>(0, &[2, 1]),
-            plain.digest::<u64>(0, &[1]),
-            plain.capacity(0).digest::<u64>(0, &[1, 2]),
-            plain.capacity(4096).digest::<u64>(0, &[1, 2]),
-            plain.drop_slow(Duration::ZERO).digest::<u64>(0, &[1, 2]),
-            plain.drop_slow(second).digest::<u64>(0, &[1, 2]),
-            plain.survive_readers(true).digest::<u64>(0, &[1, 2]),
-            plain.elements(other).digest::<u64>(0, &[1, 2]),
+            plain.digest::<u64>(0, &[1, 2], &Choice::Near),
+            plain.digest::<u32>(0, &[1, 2], &Choice::Near),
+            plain.digest::<u64>(1, &[0, 2], &Choice::Near),
+            plain.digest::<u64>(0, &[2, 1], &Choice::Near),
+            plain.digest::<u64>(0, &[1], &Choice::Near),
+            plain.capacity(0).digest::<u64>(0, &[1, 2], &Choice::Near),
+            plain.capacity(4096).digest::<u64>(0, &[1, 2], &Choice::Near),
+            plain.drop_slow(Duration::ZERO).digest::<u64>(0, &[1, 2], &Choice::Near),
+            plain.drop_slow(second).digest::<u64>(0, &[1, 2], &Choice::Near),
+            plain.survive_readers(true).digest::<u64>(0, &[1, 2], &Choice::Near),
+            plain.digest::<u64>(0, &[1, 2], &Choice::Tree),
+            plain.elements(other).digest::<u64>(0, &[1, 2], &Choice::Near),
         ];
         for (at, one) in all.iter().enumerate() {
             assert!(!all[at + 1..].contains(one), "number {at}");

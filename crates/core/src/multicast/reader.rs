@@ -7,7 +7,7 @@ use super::ring::{Fragment, Header, Ring};
 use super::stream::Gather;
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
-use crate::base::error::{Call, Error, Quick, Result};
+use crate::base::error::{Call, Cause, Error, Quick, Result};
 use crate::base::shm;
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
@@ -134,7 +134,18 @@ impl Reader {
             match self.ring.decode(self.position, word)? {
                 Header::Block { len, part } => return Ok(Some(Record { len, part })),
                 Header::Padding { len } => self.position += len as u64,
-                Header::End => return Err(Error::Closed { call: None }),
+                Header::End { broken } => return Err(self.end(broken)),
+            }
+        }
+    }
+
+    /// The error behind the last block.
+    #[cold]
+    fn end(&self, broken: bool) -> Error {
+        match broken {
+            false => Error::Closed { call: None },
+            true => {
+                Error::PeerFailed { pe: self.writer, cause: Cause::Panic, host: None, call: None }
             }
         }
     }

@@ -19,6 +19,7 @@
 //! | `len << 3 \| 4` | a whole block of `len` bytes |
 //! | `len << 3 \| 5` | padding: the next record is `len` bytes further on, at the start of the ring |
 //! | `6` | the writer has left: nothing follows |
+//! | `7` | the writer has panicked: nothing follows |
 //!
 //! A writer may give up a block before its last part. A reader discards the parts of such a block
 //! when the next block begins.
@@ -33,6 +34,7 @@ const LAST: u64 = 3;
 const WHOLE: u64 = 4;
 const PADDING: u64 = 5;
 const END: u64 = 6;
+const BROKEN: u64 = 7;
 
 /// Records of up to this part of a short lap are short.
 const SHORT_PART: u64 = 32;
@@ -58,8 +60,8 @@ pub(super) enum Header {
     Block { len: usize, part: Fragment },
     /// Bytes to skip.
     Padding { len: usize },
-    /// Nothing follows.
-    End,
+    /// Nothing follows. The log is whole, unless the writer has panicked.
+    End { broken: bool },
 }
 
 impl Header {
@@ -75,7 +77,8 @@ impl Header {
                 (len as u64) << 3 | kind
             }
             Header::Padding { len } => (len as u64) << 3 | PADDING,
-            Header::End => END,
+            Header::End { broken: false } => END,
+            Header::End { broken: true } => BROKEN,
         }
     }
 }
@@ -232,7 +235,7 @@ impl Ring {
                 })
             }
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
-            END if len == 0 => Ok(Header::End),
+            kind @ (END | BROKEN) if len == 0 => Ok(Header::End { broken: kind == BROKEN }),
             _ => Err(Error::misuse(
                 "the ring of a multicast channel was written over: something stored to memory that is not its own",
             )),
@@ -317,7 +320,7 @@ mod tests {
                 match ring.decode(8 * at, word) {
                     Ok(Header::Block { len, .. }) => prop_assert!(8 * at + 8 + len as u64 <= 512),
                     Ok(Header::Padding { len }) => prop_assert_eq!(8 * at + len as u64, 512),
-                    Ok(Header::End) => prop_assert_eq!(word, END),
+                    Ok(end @ Header::End { .. }) => prop_assert_eq!(word, end.to_word()),
                     Err(_) => {}
                 }
             }

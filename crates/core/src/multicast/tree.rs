@@ -249,7 +249,7 @@ impl Node {
             let (block, record) = match header {
                 Header::Block { len, .. } => (len, self.ring.record(len)),
                 Header::Padding { len } => (0, len as u64),
-                Header::End => (0, 0),
+                Header::End { .. } => (0, 0),
             };
             let room = child.line.position().saturating_add(self.ring.len());
             // The free word of T1 is in the 8.
@@ -258,7 +258,7 @@ impl Node {
             }
             self.put(child, block, word)?;
             child.sent += record;
-            child.ended = header == Header::End;
+            child.ended = matches!(header, Header::End { .. });
         }
     }
 
@@ -307,9 +307,10 @@ impl Relay for Node {
 
     fn depart(&self) -> bool {
         let mut progress = self.lock();
-        if self.upstream.is_none() {
-            // Needed where the program still holds the end of the channel.
-            self.ring.set_word(self.at.load(Ordering::Acquire), Header::End.to_word());
+        let last = self.at.load(Ordering::Acquire);
+        if self.upstream.is_none() && self.ring.word(last) == 0 {
+            // The program still holds the end of the channel.
+            self.ring.set_word(last, Header::End { broken: false }.to_word());
         }
         self.work(&mut progress, true);
         self.is_needed(&progress) || progress.shown && !ending::exits()

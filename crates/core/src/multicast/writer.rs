@@ -391,12 +391,14 @@ impl Drop for Writer {
         if super::refuse_child(&self.pe).is_err() {
             return;
         }
+        // What a writer that panics has published may be less than it meant to.
+        let last = Header::End { broken: std::thread::panicking() };
         if let Onward::Hosts(cast) = &self.onward {
-            cast.end();
+            cast.end(last);
             return self.wake_readers();
         }
         // It replaces the zero behind the last record.
-        self.ring.set_word(self.position, Header::End.to_word());
+        self.ring.set_word(self.position, last.to_word());
         match &self.onward {
             Onward::Here => self.wake_readers(),
             Onward::Tree(node) => node.end(),

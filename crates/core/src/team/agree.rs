@@ -145,6 +145,7 @@ impl Council<'_> {
             pe,
             theirs: theirs.into(),
             ours,
+            at: None,
         };
         let mut none_before = false;
         for attempt in 0..ATTEMPTS {

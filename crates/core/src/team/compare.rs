@@ -142,7 +142,7 @@ impl Team {
             .map(|(theirs, (name, ours))| (format!("{name} {theirs}"), format!("{name} {ours}")))
             .unzip();
         let (theirs, ours) = (theirs.join(", "), ours.join(", "));
-        Err(Error::Unequal { call, pe, theirs, ours })
+        Err(Error::Unequal { call, pe, theirs, ours, at: None })
     }
 
     fn call_at(&self, word: usize) -> u64 {

@@ -321,7 +321,7 @@ impl<T: Plain> Window<T> {
         pe.waiting_call("Window::free", Some(self.inner.made), || {
             drop(self);
             let mut call = Collective::begin(&pe, &world)?;
-            call.agree(Ok([KIND_FREE, id, 0, 0, 0, 0]))?;
+            call.agree(Ok([KIND_FREE, id, 0, 0, 0, 0, 0, 0]))?;
             call.close()
         })
     }
@@ -481,7 +481,7 @@ impl Job {
         let made = Location::caller();
         self.pe.waiting_call(name, None, || {
             let shape = align_of::<T>() as u64;
-            let terms = WindowTerms { kind: KIND_WINDOW, shape, digest: 0, made };
+            let terms = WindowTerms { kind: KIND_WINDOW, shape, parties: 0, digest: [0; 2], made };
             self.window_of(terms, len, options, |_| {})
         })
     }
@@ -497,10 +497,10 @@ impl Job {
     ) -> Result<Window<T>> {
         let pe = &self.pe;
         let mut call = Collective::begin(pe, self.world())?;
-        let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.digest << 16;
-        let [name, row] = options.element.words();
+        let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.parties << 16;
+        let ([name, row], [first, second]) = (options.element.words(), terms.digest);
         let request = element_bytes::<T>(len)
-            .map(|bytes| [terms.kind, bytes as u64, terms.shape, bits, name, row]);
+            .map(|bytes| [terms.kind, bytes as u64, terms.shape, bits, name, row, first, second]);
         call.agree(request)?;
         let bytes = len * size_of::<T>();
         let allocated = call.heap.allocate(bytes as u64, align_of::<T>() as u64);
@@ -602,7 +602,7 @@ impl Job {
             let [name, row] = name.words();
             let request = element_bytes::<T>(len).map(|bytes| {
                 let (size, align) = (bytes as u64, align_of::<T>() as u64);
-                [KIND_RESTRICTED, size, align, rights.digest, name, row]
+                [KIND_RESTRICTED, size, align, rights.digest, name, row, 0, 0]
             });
             call.agree(request)?;
             let bytes = len * size_of::<T>();
@@ -692,11 +692,12 @@ impl Job {
 pub(crate) struct WindowTerms {
     /// One of [`agree`](crate::job::agree)'s kinds.
     pub(crate) kind: u64,
-    /// What decides which bytes of the window are accessed as what: compared exactly, as references
-    /// depend on it.
+    /// What decides which bytes of the window are accessed as what, as errors name it.
     pub(crate) shape: u64,
-    /// Of everything else: 48 bits are compared.
-    pub(crate) digest: u64,
+    /// Who uses it, as errors name them: up to 48 bits.
+    pub(crate) parties: u64,
+    /// Of all that is asked for. References depend on it.
+    pub(crate) digest: [u64; 2],
     /// Where the program makes the window: not compared.
     pub(crate) made: &'static Location<'static>,
 }

@@ -106,7 +106,7 @@ impl Job {
     pub fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<u64> {
         let mut call = Collective::begin(&self.pe, self.world())?;
         let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
-            Ok([KIND_BLOCK, bytes as u64, align as u64, u64::from(zeroed), 0, 0])
+            Ok([KIND_BLOCK, bytes as u64, align as u64, u64::from(zeroed), 0, 0, 0, 0])
         } else {
             Err(Error::misuse(
                 "a block has at least one byte, and its alignment is a power of two up to 1 GiB",
@@ -131,7 +131,7 @@ impl Job {
     /// ones, [`Error::PeerFailed`].
     pub fn release(&self, offset: u64) -> Result<()> {
         let mut call = Collective::begin(&self.pe, self.world())?;
-        call.agree(Ok([KIND_FREE_BLOCK, offset, 0, 0, 0, 0]))?;
+        call.agree(Ok([KIND_FREE_BLOCK, offset, 0, 0, 0, 0, 0, 0]))?;
         let freed = call.heap.free_block(offset);
         if let Some(range) = &freed {
             pages::shut(&self.pe, range);

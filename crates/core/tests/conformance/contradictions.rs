@@ -62,42 +62,71 @@ fn shared_objects_that_contradict(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
             let odd = job.pe() == 1;
-            let refused = |made: Result<()>| match made {
-                Err(Error::Unequal { theirs, .. }) => {
-                    assert!(theirs.contains("mutex, reader-writer lock or region"), "{theirs}")
-                }
-                other => panic!("{other:?}"),
+            // What the odd PE asks for, and the others.
+            let refused = |[theirs, ours]: [&str; 2], made: Result<()>| {
+                let error = made.expect_err("the odd PE asks for something else");
+                let (pe, own, other) = match odd {
+                    true => (0, theirs, ours),
+                    false => (1, ours, theirs),
+                };
+                let text = error.to_string();
+                let is = matches!(&error, Error::Unequal { pe: at, .. } if *at == pe)
+                    && text.contains(&format!("with {other}"))
+                    && text.contains(&format!("this PE with {own}"));
+                assert!(is, "{text}");
+                let place = error.call().expect("a call of this program").at;
+                assert!(place.file().contains("contradictions"), "{text}");
             };
-            let region = |options| refused(Region::<u64>::with(job, 100, options).map(drop));
-            region(RegionOptions::new().page(if odd { 64 } else { 128 }));
-            region(RegionOptions::new().placement(if odd {
-                Placement::Cyclic
-            } else {
-                Placement::Block
-            }));
-            region(RegionOptions::new().checked(odd));
-            refused(Region::<u64>::new(job, if odd { 99 } else { 100 }).map(drop));
-            refused(if odd {
-                Region::<u32>::new(job, 200).map(drop)
-            } else {
-                Region::<u64>::new(job, 100).map(drop)
-            });
-            refused(Mutex::<[u8]>::new(job, &[0; 100][usize::from(odd)..]).map(drop));
-            refused(if odd {
-                Mutex::new(job, &0u64).map(drop)
-            } else {
-                RwLock::new(job, &0u64).map(drop)
-            });
-            refused(if odd {
-                Mutex::new(job, &0u64).map(drop)
-            } else {
-                Mutex::with_shadow(job, &0u64).map(drop)
-            });
-            refused(if odd {
-                Mutex::new(job, &0u64).map(drop)
-            } else {
-                Region::<u64>::new(job, 1).map(drop)
-            });
+            let alike = ["a region of 100 elements"; 2];
+            let region = |options| Region::<u64>::with(job, 100, options).map(drop);
+            refused(alike, region(RegionOptions::new().page(if odd { 64 } else { 128 })));
+            refused(
+                alike,
+                region(RegionOptions::new().placement(match odd {
+                    true => Placement::Cyclic,
+                    false => Placement::Block,
+                })),
+            );
+            refused(alike, region(RegionOptions::new().checked(odd)));
+            let region = |len: usize| Region::<u64>::new(job, len).map(drop);
+            refused(["a region of 99 elements", alike[0]], region(if odd { 99 } else { 100 }));
+            refused(
+                ["a region of 200 elements", alike[0]],
+                match odd {
+                    true => Region::<u32>::new(job, 200).map(drop),
+                    false => region(100),
+                },
+            );
+            let bytes = &[0; 100][usize::from(odd)..];
+            refused(
+                ["a mutex of 99 bytes, aligned to 1", "a mutex of 100 bytes, aligned to 1"],
+                Mutex::<[u8]>::new(job, bytes).map(drop),
+            );
+            let (mutex, lock) = (
+                "a mutex of 8 bytes, aligned to 8",
+                "a reader-writer lock of 8 bytes, aligned to 8",
+            );
+            refused(
+                [mutex, lock],
+                match odd {
+                    true => Mutex::new(job, &0u64).map(drop),
+                    false => RwLock::new(job, &0u64).map(drop),
+                },
+            );
+            refused(
+                [mutex, mutex],
+                match odd {
+                    true => Mutex::new(job, &0u64).map(drop),
+                    false => Mutex::with_shadow(job, &0u64).map(drop),
+                },
+            );
+            refused(
+                [mutex, "a region of 1 elements"],
+                match odd {
+                    true => Mutex::new(job, &0u64).map(drop),
+                    false => region(1),
+                },
+            );
             // Impossible at one PE alone.
             let page = if odd { 1 } else { 64 };
             match Region::<u64>::with(job, 100, RegionOptions::new().page(page)).map(drop) {

@@ -5,6 +5,7 @@ use crate::setup::{Dice, Run, Setup};
 use memonet_core::{Delivery, ENV_MULTICAST, Error, Job, Multicast, MulticastOptions, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 on_every_fabric!(
     [also on recorded, streams_dealt]
@@ -516,6 +517,10 @@ fn contradictions(setup: Setup) {
                 )),
                 false => refused(job.multicast(0, &[1], small())),
             }
+            // Short digests of these are the same.
+            let (one, other) = (small().capacity(22_709_820), small().capacity(17_661_716));
+            let other = other.drop_slow(Duration::from_nanos(83_071_485));
+            refused(job.multicast(0, &[1, 2], if odd { one } else { other }));
             // Wrong at one PE alone.
             let made = job.multicast::<u64>(0, if odd { &[9] } else { &[1] }, small());
             match made.map(drop) {

@@ -5,6 +5,7 @@ use crate::ground::nap;
 use crate::multicast::{others, reads_in_place, small, with_capacity};
 use crate::setup::{Dice, Meeting, SHUFFLED_SLOWLY, Setup, eventually};
 use memonet_core::{Cause, Delivery, Error, Multicast};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ on_every_fabric!(
     slow_readers_are_dropped_and_told,
     a_dropped_reader_sees_no_torn_block,
     the_writer_leaves,
+    the_writer_panics,
     readers_leave,
     who_leaves_early_owes_the_others_nothing,
     whoever_is_done_leaves_the_job,
@@ -26,6 +28,38 @@ on_every_fabric!(
     a_peek_outlives_its_pe,
     a_peek_outlives_finalising,
 );
+
+/// It goes on as a PE. But what it has published may be less than it meant to.
+fn the_writer_panics(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            if job.pe() == 0 {
+                let publish = || {
+                    for number in 0..100 {
+                        channel.publish(&[number]).unwrap();
+                        assert!(number < 40, "as expected");
+                    }
+                    // It is part of what the panic drops.
+                    drop(channel);
+                };
+                catch_unwind(AssertUnwindSafe(publish)).expect_err("a panic");
+            } else {
+                let mut block = Vec::new();
+                for number in 0..=40 {
+                    channel.recv(&mut block)?;
+                    assert_eq!(block, [number]);
+                }
+                for _ in 0..2 {
+                    let ended = channel.recv(&mut block).expect_err("there is no more");
+                    let is = matches!(ended, Error::PeerFailed { pe: 0, cause: Cause::Panic, .. });
+                    assert!(is, "{ended}");
+                }
+            }
+            job.barrier()
+        });
+    }
+}
 
 fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {

@@ -70,6 +70,10 @@ pub unsafe fn finalize(call: &'static str) {
         // This is an exit handler of a job that is ending, so the other PEs do not come here.
         return;
     }
+    if state.job.refuse_child().is_err() {
+        // An exit handler again, which a process that the PE has forked off has inherited.
+        return;
+    }
     let mut depth = lock(&DEPTH);
     or_die(call, state.job.barrier());
     *depth -= 1;

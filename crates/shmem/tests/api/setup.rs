@@ -14,6 +14,7 @@ fn programs_begin_and_end_as_they_like() {
             &["queries"][..],
             &["again"],
             &["start_pes"],
+            &["forks"],
             &["no finalize"],
             &["no finalize", "exit"],
             &["no init"],

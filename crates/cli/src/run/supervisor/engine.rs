@@ -13,9 +13,9 @@ use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor, TO_HEAR_ALL};
 
-/// What is said after a run in which no PE has called its NIC. Under a shell or an interpreter, a
+/// What is said after a run in which no PE has joined. Under a shell or an interpreter, a
 /// program of MPI shows only then.
-const UNUSED: &str = "no PE has called the simulated machine: the program does not use memonet. If it uses MPI, each process was alone, rank 0 of 1: a simulated machine has no MPI";
+const UNUSED: &str = "no PE has joined the job: the program does not use memonet. If it uses MPI, each process was alone, rank 0 of 1: a simulated machine has no MPI";
 
 impl Supervisor {
     /// Lets the engine of this machine decide when PEs are started.
@@ -47,7 +47,8 @@ impl Supervisor {
                 }
                 News::Ended(result) => {
                     let simulation = self.simulation.take();
-                    if let (Ok(false), 2..) = (&result, self.processes.pes().len()) {
+                    let mut pes = self.processes.pes();
+                    if pes.len() > 1 && !pes.any(|pe| self.job().has_joined(pe)) {
                         self.say(UNUSED);
                     }
                     if let Err(error) = result {
@@ -107,7 +108,12 @@ impl Supervisor {
             }
         }
         let title = format!("deadlock at {at}: nothing is under way, and {} PEs wait", waits.len());
-        waits::report(&title, &answers, Duration::ZERO) + "\n  " + ONE_THREAD
+        let mut text = waits::report(&title, &answers, Duration::ZERO);
+        if answers.iter().any(|answer| answer.threads.all > 1) {
+            text += "\n  ";
+            text += ONE_THREAD;
+        }
+        text
     }
 
     /// Notifies the engine that a PE's process has ended, after the end was published.

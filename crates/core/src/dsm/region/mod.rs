@@ -202,8 +202,9 @@ impl<T: Plain> Region<T> {
     ///
     /// # Errors
     /// As for [`with`](Self::with).
+    #[track_caller]
     pub fn new(job: &Job, len: usize) -> Result<Self> {
-        Self::with(job, len, RegionOptions::new())
+        job.pe.waiting_call("Region::new", None, || Self::make(job, len, RegionOptions::new()))
     }
 
     /// Makes a region of `len` elements with options. *Collective.*
@@ -227,7 +228,10 @@ impl<T: Plain> Region<T> {
     /// [`Error::Unequal`] when PEs give different page sizes or options.
     #[track_caller]
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
-        job.pe.waiting_call("Region::with", None, || {
+        job.pe.waiting_call("Region::with", None, || Self::make(job, len, options))
+    }
+
+    fn make(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
         let page = options.page;
         let sized = element_bytes::<T>(len).and_then(|bytes| {
             if page == 0 || !page.is_multiple_of(64) || !page.is_multiple_of(size_of::<T>()) || align_of::<T>() > 64 {
@@ -242,7 +246,7 @@ impl<T: Plain> Region<T> {
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
         let terms =
             [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
-        let window = super::window(job, NAME, size, &terms, options.element, |_| {})?;
+        let window = super::window(job, ObjectKind::Region, size, &terms, options.element, |_| {})?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let (pe, npes) = (job.pe.clone(), job.npes());
         let known = |number: usize| match options.placement {
@@ -264,7 +268,6 @@ impl<T: Plain> Region<T> {
             counters,
             _window: window,
             element: PhantomData,
-        })
         })
     }
 
@@ -503,7 +506,5 @@ fn size_for(bytes: usize, page: usize, checked: bool) -> Option<(usize, usize)> 
     Some((count, size))
 }
 
-/// The name in reports.
-const NAME: &str = "region";
 const VERSION_BYTES: usize = 8;
 const HOME_BYTES: usize = 8;

@@ -69,17 +69,17 @@ impl Cast {
         self.send(work);
     }
 
-    /// Leaves the channel, whose log goes up to `end`. This PE stays until all heads have it.
-    pub(in crate::multicast) fn end(self: &Arc<Self>) {
+    /// Leaves the channel, with this last record. This PE stays until all heads have it.
+    pub(in crate::multicast) fn end(self: &Arc<Self>, last: Header) {
         *lock(&self.keep) = Some(self.clone());
-        self.close(&mut lock(&self.work));
+        self.close(&mut lock(&self.work), last);
         self.release();
     }
 
     /// Writes the last record, unless it stands there.
-    fn close(&self, work: &mut Work) {
+    fn close(&self, work: &mut Work, last: Header) {
         if !std::mem::replace(&mut work.ended, true) {
-            self.ring.set_word(work.end, Header::End.to_word());
+            self.ring.set_word(work.end, last.to_word());
             self.advance(work, work.end + 8);
         }
     }
@@ -147,7 +147,7 @@ impl Relay for Cast {
 
     fn depart(&self) -> bool {
         // Needed where the program still holds the end of the channel.
-        self.close(&mut lock(&self.work));
+        self.close(&mut lock(&self.work), Header::End { broken: false });
         self.is_needed()
     }
 }

@@ -155,7 +155,7 @@ impl Work {
                 Ok(Header::Block { len, .. }) => self.ring.record(len),
                 Ok(Header::Padding { len }) => len as u64,
                 // A wrong header is an error of the call that reads it, and nothing can follow it.
-                Ok(Header::End) | Err(_) => {
+                Ok(Header::End { .. }) | Err(_) => {
                     self.done = true;
                     8
                 }

@@ -1,5 +1,6 @@
 /* Initialising and leaving, once and again, in all the ways there are; and what can be asked. The first argument says which. */
 #include "test.h"
+#include <sys/wait.h>
 
 static int kept = 5;
 static long words[4];
@@ -113,6 +114,16 @@ int main(int argc, char **argv) {
         shmem_long_p(&words[3], 7, (me + 1) % npes);
         puts("done");
         if (argc > 2) exit(0);
+    } else if (!strcmp(what, "forks")) {
+        shmem_init();
+        atexit(shmem_finalize);
+        /* The child inherits the handler. */
+        pid_t child = fork();
+        if (child == 0) exit(0);
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "%d", status);
+        works(1);
+        puts("done");
     } else if (!strcmp(what, "no init")) {
         CHECK(!asked(), "never");
         puts("done");
