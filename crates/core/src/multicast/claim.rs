@@ -3,7 +3,7 @@
 use super::reader::{Reader, Record};
 use super::ring::Fragment;
 use super::writer::{Room, Writer};
-use super::{End, Multicast};
+use super::{End, Multicast, no_reader};
 use crate::base::error::{Call, Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
@@ -222,7 +222,8 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     fn take(&mut self, record: Record, to: &mut Vec<T>) -> Result<()> {
         to.clear();
-        copy_record(self.reader()?, record, to)
+        let End::Reader(reader) = &mut self.end else { return Err(no_reader()) };
+        copy_record(reader, record, to)
     }
 
     #[inline(always)]
@@ -238,9 +239,7 @@ impl<T: Plain> Multicast<T> {
     /// that was given up.
     fn append(&mut self, record: Record) -> Result<()> {
         let Multicast { end, block, .. } = self;
-        let End::Reader(reader) = end else {
-            return Err(Error::misuse("this PE is no reader of this multicast channel"));
-        };
+        let End::Reader(reader) = end else { return Err(no_reader()) };
         if record.part.first {
             block.clear();
         }
@@ -451,8 +450,7 @@ impl<'a, T: Plain> Peek<'a, T> {
         if !self.in_place {
             return self.channel.forget_assembled();
         }
-        // A child of the PE has only a copy of the end.
-        if let Ok(reader) = self.channel.reader() {
+        if let End::Reader(reader) = &mut self.channel.end {
             let len = self.len * size_of::<T>();
             reader.consume(Record { len, part: Fragment::WHOLE });
         }

@@ -220,6 +220,10 @@ pub struct Multicast<T> {
 
 shows!([T] Multicast<T> as "Multicast", |it| element = std::any::type_name::<T>(), writes = matches!(it.end, End::Writer(_)), delivery = it.delivery);
 
+fn no_reader() -> Error {
+    Error::misuse("this PE is no reader of this multicast channel")
+}
+
 /// A process that the PE has forked off has copies of its ends, which know nothing of each other's
 /// steps.
 #[inline(always)]
@@ -246,7 +250,7 @@ impl<T: Plain> Multicast<T> {
     fn reader(&mut self) -> Result<&mut reader::Reader> {
         match &mut self.end {
             End::Reader(reader) => refuse_child(&reader.pe).map(|()| &mut **reader),
-            _ => Err(Error::misuse("this PE is no reader of this multicast channel")),
+            _ => Err(no_reader()),
         }
     }
 

@@ -291,7 +291,8 @@ impl Reader {
 
     #[inline(never)]
     fn report(&mut self) {
-        if self.reported != self.position {
+        // What a forked child has a copy of, its parent may still be reading.
+        if self.reported != self.position && super::refuse_child(&self.pe).is_ok() {
             self.reported = self.position;
             match &self.reporting {
                 Reporting::Writer(word, bell) => {
