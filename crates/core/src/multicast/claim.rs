@@ -222,6 +222,7 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     fn take(&mut self, record: Record, to: &mut Vec<T>) -> Result<()> {
         to.clear();
+        // `reader` has a result that would go through memory.
         let End::Reader(reader) = &mut self.end else { return Err(no_reader()) };
         copy_record(reader, record, to)
     }
