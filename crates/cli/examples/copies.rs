@@ -2,19 +2,24 @@
 //! them, and the PE and the others go on as if it had never been: a program for the tests of the
 //! command.
 
-use memonet::dsm::{Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use memonet::dsm::{Mutex, Region, RwLock};
 use memonet::{Cmp, Error, Job, Messages, Multicast, MulticastOptions, Result, Window};
 
 fn main() -> Result<()> {
     let job = memonet::init()?;
-    assert_eq!(job.npes(), 2, "a program of two PEs");
+    if job.npes() > 2 {
+        return relay(&job, &job.window(1)?);
+    }
     shared_data(&job, &job.window(2)?)?;
+    regions(&job)?;
     messages(&job)?;
     channels(&job)
 }
 
-/// Does this in a child, and waits for its end.
-fn in_a_child(act: impl FnOnce()) {
+/// Does this in a child. Gives its process.
+fn start_child(act: impl FnOnce()) -> i32 {
     // SAFETY: the child takes no lock that another thread of this process may have at this moment.
     match unsafe { libc::fork() } {
         0 => {
@@ -22,13 +27,19 @@ fn in_a_child(act: impl FnOnce()) {
             // SAFETY: ends the child alone.
             unsafe { libc::_exit(i32::from(ended.is_err())) }
         }
-        child => {
-            let mut status = -1;
-            // SAFETY: the status is a variable.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert_eq!(status, 0, "what the child says is above");
-        }
+        child => child,
     }
+}
+
+fn await_child(child: i32) {
+    let mut status = -1;
+    // SAFETY: the status is a variable.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "what the child says is above");
+}
+
+fn in_a_child(act: impl FnOnce()) {
+    await_child(start_child(act));
 }
 
 #[track_caller]
@@ -77,6 +88,48 @@ fn shared_data(job: &Job, steps: &Window<u64>) -> Result<()> {
     job.barrier()
 }
 
+fn regions(job: &Job) -> Result<()> {
+    let region = Region::<u64>::new(job, 100)?;
+    if job.pe() == 0 {
+        region.write(0..1)?.set(0, 5);
+        in_a_child(|| {
+            refused(region.read(0..1));
+            refused(region.write(0..1));
+            refused(region.release());
+            refused(region.acquire());
+        });
+    }
+    region.barrier()?;
+    assert_eq!(region.read(0..1)?.get(0), 5);
+    job.barrier()
+}
+
+/// In a tree, PE 1 relays what it reads. Its child looks at a word meanwhile, as it may.
+fn relay(job: &Job, words: &Window<u64>) -> Result<()> {
+    let readers: Vec<usize> = (1..job.npes()).collect();
+    let mut channel = job.multicast::<u64>(0, &readers, MulticastOptions::new().capacity(4096))?;
+    if job.pe() == 0 {
+        for number in 0..5000 {
+            channel.publish(&[number; 9])?;
+        }
+        return job.barrier();
+    }
+    let looks = || {
+        let end = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < end {
+            assert!(!words.test_until(0, Cmp::Ne, 0));
+        }
+    };
+    let child = (job.pe() == 1).then(|| start_child(looks));
+    let mut block = Vec::new();
+    for number in 0..5000 {
+        channel.recv(&mut block)?;
+        assert_eq!(block, [number; 9]);
+    }
+    child.into_iter().for_each(await_child);
+    job.barrier()
+}
+
 fn messages(job: &Job) -> Result<()> {
     let messages = Messages::new(job, 8, 2)?;
     let mut message = Vec::new();
@@ -90,6 +143,7 @@ fn messages(job: &Job) -> Result<()> {
             refused(messages.send(1, b"a child"));
             refused(messages.try_send(1, b"a child"));
             refused(messages.recv(&mut Vec::new()));
+            refused(messages.try_recv(&mut Vec::new()));
             refused(messages.try_recv_from(1, &mut Vec::new()));
         });
         messages.send(1, b"the PE")?;

@@ -99,8 +99,13 @@ fn a_child_has_only_copies() {
         let ended = run(&[options, &["-n", "2", &program]].concat());
         assert_eq!((ended.status, &*ended.stderr), (0, ""), "{options:?}: {ended:?}");
     }
-    let ended = run(&["--fabric", "tcp", "--env", "MEMONET_MULTICAST=tree", "-n", "2", &program]);
-    assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+    let tree = ["--env", "MEMONET_MULTICAST=tree"];
+    for options in
+        [&["--fabric", "tcp", "-n", "2"][..], &["-n", "5"], &["--fabric", "far", "-n", "5"]]
+    {
+        let ended = run(&[&tree, options, &[&program]].concat());
+        assert_eq!((ended.status, &*ended.stderr), (0, ""), "{options:?}: {ended:?}");
+    }
 }
 
 /// The child's number for the launcher means nothing in its namespace, and nobody tells of its end.

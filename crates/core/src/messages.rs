@@ -292,6 +292,7 @@ impl Messages {
     #[track_caller]
     pub fn try_recv(&self, message: &mut Vec<u8>) -> Result<Option<usize>> {
         self.pe.call("Messages::try_recv", None, || {
+            self.refuse_child()?;
             while let Some(pe) = wait::test(&self.pe, || self.find()) {
                 if self.take(pe, message)? {
                     return Ok(Some(pe));

@@ -360,6 +360,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub(super) fn rescue(self, call: &'static str, torn: bool) -> Result<T::Owned> {
         self.pe.call(call, None, || {
+            self.refuse_child()?;
             let mut copy: Vec<T::Element> =
                 vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
             self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;

@@ -2,6 +2,7 @@
 
 pub(crate) use super::moved::{Relay, Watcher};
 
+use super::ending;
 use super::fabric::{Due, Fabric};
 use super::pe::Pe;
 use crate::base::doorbell::{Doorbell, Ticket};
@@ -100,6 +101,10 @@ impl Pe {
     }
 
     fn relay(&self) -> Option<Due> {
+        // A process that the PE has forked off knows only what had come by then.
+        if ending::refusal_of_child(self).is_some() {
+            return None;
+        }
         // A thread that has the lock relays. It may just miss news; then the next poll of a wait
         // relays them: a sleeper polls at least every `DEPARTURE_POLL`.
         let mut relays = try_lock(&self.progress.relays)?;

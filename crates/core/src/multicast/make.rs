@@ -123,7 +123,7 @@ impl MulticastOptions {
     fn digest<T>(&self, writer: usize, readers: &[usize], choice: &Choice) -> [u64; 2] {
         let MulticastOptions { capacity, drop_slow, survive, element } = *self;
         let nanos = drop_slow.map(|after| after.as_nanos().to_le_bytes());
-        let [name, row] = element.words();
+        let ([name, row], [way, group]) = (element.words(), choice.words());
         Digest::new()
             .words(capacity.as_slice())
             .word(u64::from(nanos.is_some()))
@@ -133,7 +133,8 @@ impl MulticastOptions {
             .word(row)
             .words(readers)
             .words(&[writer, size_of::<T>(), align_of::<T>()])
-            .word(choice.number())
+            .word(way)
+            .word(group)
             .pair()
     }
 }
@@ -379,14 +380,17 @@ enum Choice {
 }
 
 impl Choice {
-    /// What tells it from others, at all PEs.
-    fn number(&self) -> u64 {
+    /// What tells it from others, at all PEs. Each host may have an interface of its own.
+    fn words(&self) -> [u64; 2] {
         match self {
-            Choice::Near => 1,
-            Choice::Tree => 2,
-            Choice::Network => 3,
-            Choice::Sockets(_) => 4,
-            Choice::Hosts { forced, .. } => 5 + u64::from(*forced),
+            Choice::Near => [1, 0],
+            Choice::Tree => [2, 0],
+            Choice::Network => [3, 0],
+            Choice::Hosts { forced, .. } => [4, u64::from(*forced)],
+            Choice::Sockets(group) => {
+                let (address, port) = (u32::from(*group.address.ip()), group.address.port());
+                [5, u64::from(address) << 16 | u64::from(port)]
+            }
         }
     }
 }

@@ -144,9 +144,7 @@ impl Reader {
     fn end(&self, broken: bool) -> Error {
         match broken {
             false => Error::Closed { call: None },
-            true => {
-                Error::PeerFailed { pe: self.writer, cause: Cause::Panic, host: None, call: None }
-            }
+            true => self.pe.failed(self.writer, Cause::Panic),
         }
     }
 
@@ -281,6 +279,9 @@ impl Reader {
 
     #[inline(never)]
     fn tell_consumed(&self, record: Record) {
+        if super::refuse_child(&self.pe).is_err() {
+            return;
+        }
         if let Some(counters) = &self.counters {
             counters.passed(record.len, record.part.last);
         }

@@ -361,18 +361,21 @@ impl Writer {
 
 impl Writer {
     /// Waits until all that are still readers have received everything: no other PE can send again
-    /// what they miss.
+    /// what they miss. A writer that panics does so for a second: it may be about to die.
     fn wait_for_arrival(&mut self) {
         let Onward::Datagrams(sending) = &self.onward else { return };
         let sending = sending.clone();
-        while !sending.is_complete() && !std::thread::panicking() {
+        let panics = std::thread::panicking();
+        let limit = Limit::from(panics.then_some(Duration::from_secs(1)));
+        while !sending.is_complete() {
             let look =
                 || sending.is_complete().then_some(None).or_else(|| sending.silent().map(Some));
             match self
-                .with_terms(Patience::Forever, |terms| wait::until(&self.pe, terms, look))
+                .with_terms(limit.patience(), |terms| wait::until(&self.pe, terms, look))
                 .map_err(|error| *error)
             {
                 Ok(None) => {}
+                Err(Error::Timeout { .. }) => return,
                 Ok(Some(pe)) => {
                     if !self.survive {
                         self.pe.surface_later(silence(pe));

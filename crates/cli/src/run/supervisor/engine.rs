@@ -48,7 +48,8 @@ impl Supervisor {
                 News::Ended(result) => {
                     let simulation = self.simulation.take();
                     let mut pes = self.processes.pes();
-                    if pes.len() > 1 && !pes.any(|pe| self.job().has_joined(pe)) {
+                    let nobody = pes.len() > 1 && !pes.any(|pe| self.job().has_joined(pe));
+                    if result.is_ok() && nobody {
                         self.say(UNUSED);
                     }
                     if let Err(error) = result {

@@ -73,6 +73,7 @@ use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
+use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
@@ -326,6 +327,7 @@ impl<T: Plain> Region<T> {
     #[track_caller]
     pub fn release(&self) -> Result<()> {
         self.pe.call("Region::release", None, || {
+            self.refuse_child()?;
             let raced = match &self.pages {
                 Some(pages) => self.release_pages(pages),
                 None => Ok(()),
@@ -343,6 +345,7 @@ impl<T: Plain> Region<T> {
     #[track_caller]
     pub fn acquire(&self) -> Result<()> {
         self.pe.call("Region::acquire", None, || {
+            self.refuse_child()?;
             shm::full_fence();
             let Some(pages) = &self.pages else { return Ok(()) };
             let raced = self.release();
@@ -447,8 +450,14 @@ impl<T: Plain> Region<T> {
         Ok(home as usize - 1)
     }
 
+    /// A process that the PE has forked off knows only the copies of pages that there were by then.
+    fn refuse_child(&self) -> Result<()> {
+        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
+    }
+
     /// Makes a range usable. Gives its address, if all of it lies together.
     fn enter(&self, range: &Range<usize>, write: bool) -> Result<Option<*mut T>> {
+        self.refuse_child()?;
         if range.start > range.end {
             return Err(Error::misuse("a range of a region that ends before it begins"));
         }
