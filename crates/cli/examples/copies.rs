@@ -10,6 +10,7 @@ use memonet::{Cmp, Error, Job, Messages, Multicast, MulticastOptions, Result, Wi
 fn main() -> Result<()> {
     let job = memonet::init()?;
     if job.npes() > 2 {
+        barriers(&job, &job.window(1)?)?;
         return relay(&job, &job.window(1)?);
     }
     shared_data(&job, &job.window(2)?)?;
@@ -101,6 +102,50 @@ fn regions(job: &Job) -> Result<()> {
     }
     region.barrier()?;
     assert_eq!(region.read(0..1)?.get(0), 5);
+    job.barrier()
+}
+
+/// PE 0 is two steps on when a copy of its barrier, made in the midst of the first, is dropped.
+fn barriers(job: &Job, words: &Window<u64>) -> Result<()> {
+    let (me, all) = (job.pe(), (0..job.npes()).collect::<Vec<_>>());
+    let team = job.team(&all)?.expect("all are in it");
+    let barrier = team.new_barrier()?;
+    let tell = |pe: usize, what: u64| Ok::<_, Error>(words.remote(pe, 0)?.store(what));
+    let hear = |what: u64| words.wait_until(0, Cmp::Eq, what);
+    if me > 0 {
+        hear(1)?;
+    }
+    barrier.step()?;
+    let child = (me == 0).then(|| {
+        start_child(|| {
+            refused(barrier.test());
+            refused(barrier.wait());
+            while words.read(0) != 3 {
+                std::thread::yield_now();
+            }
+            // SAFETY: of the two that a fork leaves of each, these are the child's.
+            drop(unsafe { (std::ptr::read(&barrier), std::ptr::read(&team)) });
+        })
+    });
+    if me == 0 {
+        all[1..].iter().try_for_each(|&pe| tell(pe, 1))?;
+    }
+    barrier.wait()?;
+    if me == 1 {
+        hear(2)?;
+    }
+    barrier.step()?;
+    if me == 2 {
+        tell(0, 2)?;
+    }
+    if let Some(child) = child {
+        hear(2)?;
+        assert!(!barrier.test()?, "PE 1 has not come");
+        tell(0, 3)?;
+        await_child(child);
+        tell(1, 2)?;
+    }
+    barrier.wait()?;
     job.barrier()
 }
 

@@ -99,7 +99,7 @@ fn a_child_has_only_copies() {
         let ended = run(&[options, &["-n", "2", &program]].concat());
         assert_eq!((ended.status, &*ended.stderr), (0, ""), "{options:?}: {ended:?}");
     }
-    let tree = ["--env", "MEMONET_MULTICAST=tree"];
+    let tree = ["--env", "MEMONET_MULTICAST=tree", "--env", "MEMONET_BARRIER=dissemination"];
     for options in
         [&["--fabric", "tcp", "-n", "2"][..], &["-n", "5"], &["--fabric", "far", "-n", "5"]]
     {

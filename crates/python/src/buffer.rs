@@ -129,6 +129,16 @@ impl Buffer {
         unsafe { ffi::PyBuffer_IsContiguous(&raw const *self.0, b'C' as std::ffi::c_char) != 0 }
     }
 
+    /// Address and bytes of all elements, which have to lie without gaps.
+    pub fn block(&self) -> PyResult<(Raw, usize)> {
+        match self.is_block() {
+            true => Ok((self.start(), self.0.len as usize)),
+            false => Err(value_error(
+                "an array with gaps between its elements: copy it, as numpy.ascontiguousarray does",
+            )),
+        }
+    }
+
     /// Whether it is an array, and not one element.
     pub fn has_dimensions(&self) -> bool {
         self.0.ndim > 0

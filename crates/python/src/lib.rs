@@ -97,7 +97,8 @@ mod window;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Arrays of NumPy are read where their fields lie, which only the interpreter's lock keeps in place.
+#[pymodule(gil_used = true)]
 mod _memonet {
     #[pymodule_export]
     use super::barrier::{Barrier, new_barrier};

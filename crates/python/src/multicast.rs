@@ -43,7 +43,7 @@ impl MulticastData {
     /// Publishes an array without gaps.
     fn publish(&self, from: &Bound<'_, PyAny>) -> PyResult<()> {
         let buffer = Buffer::of(from)?;
-        let (start, bytes): (Raw, usize) = (buffer.start(), buffer.bytes());
+        let (start, bytes): (Raw, usize) = buffer.block()?;
         self.0.wait(from.py(), |end| {
             let start = &start;
             let mut claim = end.claim(bytes)?;

@@ -65,11 +65,10 @@ impl MutexData {
     ) -> PyResult<Self> {
         let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), crate::buffer::Buffer::of(initial)?);
-        let bytes = buffer.bytes();
+        let (start, bytes) = buffer.block()?;
         let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
-        // SAFETY: so many bytes of the buffer, which is without gaps, as `_mutex` makes it; the
-        // vector is private and has room for them.
-        unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
+        // SAFETY: so many bytes of the buffer; the vector is private and has room for them.
+        unsafe { segment::copy(data.as_mut_ptr().cast(), start.0, bytes) };
         let job = &job.get().job;
         let mutex = blocking::wait(py, || dsm::Mutex::with(job, &data[..], options))?;
         let (lent, mutex) = (Lent::new("mutex", bytes, None), Mutex::new(Some(Arc::new(mutex))));

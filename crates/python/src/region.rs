@@ -141,20 +141,22 @@ impl RegionData {
     /// Copies elements from `start` on into an array without gaps.
     fn read(&self, start: usize, into: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, pages, buffer) = (into.py(), self.pages()?, Buffer::writable(into)?);
-        let range = self.range(start, buffer.bytes() / self.bytes)?;
+        let (to, bytes) = buffer.block()?;
+        let range = self.range(start, bytes / self.bytes)?;
         let mut block = blocking::wait(py, || pages.read(range))?;
-        // SAFETY: both have as many bytes, and the block is private.
-        unsafe { segment::copy(buffer.start().0, block.start(), buffer.bytes()) };
+        // SAFETY: both have so many bytes, and the block is private.
+        unsafe { segment::copy(to.0, block.start(), bytes - bytes % self.bytes) };
         Ok(())
     }
 
     /// Copies an array without gaps to the elements from `start` on.
     fn write(&self, start: usize, from: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, pages, buffer) = (from.py(), self.pages()?, Buffer::of(from)?);
-        let range = self.range(start, buffer.bytes() / self.bytes)?;
+        let (from, bytes) = buffer.block()?;
+        let range = self.range(start, bytes / self.bytes)?;
         let mut block = pages.room(range.len());
         // SAFETY: as above.
-        unsafe { segment::copy(block.start(), buffer.start().0, buffer.bytes()) };
+        unsafe { segment::copy(block.start(), from.0, bytes - bytes % self.bytes) };
         blocking::wait(py, || pages.write(range.start, &*block))
     }
 

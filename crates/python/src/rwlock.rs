@@ -47,11 +47,10 @@ impl RwLockData {
     ) -> PyResult<Self> {
         let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), Buffer::of(initial)?);
-        let bytes = buffer.bytes();
+        let (start, bytes) = buffer.block()?;
         let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
-        // SAFETY: so many bytes of the buffer, which is without gaps, as `_rwlock` makes it; the
-        // vector is private and has room for them.
-        unsafe { segment::copy(data.as_mut_ptr().cast(), buffer.start().0, bytes) };
+        // SAFETY: so many bytes of the buffer; the vector is private and has room for them.
+        unsafe { segment::copy(data.as_mut_ptr().cast(), start.0, bytes) };
         let job = &job.get().job;
         let lock = blocking::wait(py, || RwLock::with(job, &data[..], options))?;
         Ok(RwLockData { job: job.clone(), bytes, lock: Mutex::new(Some(Arc::new(lock))) })

@@ -48,7 +48,7 @@ pub fn each_run<E>(
     other: &Layout,
     mut copy: impl FnMut(isize, isize, usize) -> Result<(), E>,
 ) -> Result<(), E> {
-    debug_assert_eq!((&one.shape, one.size), (&other.shape, other.size));
+    assert_eq!((&one.shape, one.size), (&other.shape, other.size));
     if one.count() == 0 {
         return Ok(());
     }

@@ -378,6 +378,16 @@ pub fn duration(seconds: f64) -> PyResult<Duration> {
         .map_err(|_| value_error(format!("{seconds} seconds are no time limit")))
 }
 
+/// Refuses an array of another shape than that of the elements of a window.
+fn same_shape(array: &[usize], elements: &[usize]) -> PyResult<()> {
+    match array == elements {
+        true => Ok(()),
+        false => Err(value_error(format!(
+            "an array of shape {array:?} for elements of shape {elements:?}"
+        ))),
+    }
+}
+
 #[pymethods]
 impl Window {
     /// The shape of each PE's array.
@@ -536,13 +546,7 @@ impl Window {
         let cells = memory.get().cells();
         let (at, to) = Self::place(cells, view)?;
         let from = Elements::of(cells.kind(), &this.dtype, source)?;
-        let shape = from.layout(cells.kind().size()).shape;
-        if shape != to.shape {
-            return Err(value_error(format!(
-                "an array of shape {shape:?} for elements of shape {:?}",
-                to.shape
-            )));
-        }
+        same_shape(&from.layout(cells.kind().size()).shape, &to.shape)?;
         this.put_runs(slf.py(), cells, pe, (at, &to), &from, None)
     }
 
@@ -557,6 +561,7 @@ impl Window {
         let cells = memory.get().cells();
         let (at, from) = Self::place(cells, view)?;
         let into = this.destination(cells, pe, into)?;
+        same_shape(&into.layout().shape, &from.shape)?;
         this.get_runs(slf.py(), cells, pe, (at, &from), &into)
     }
 

@@ -397,3 +397,31 @@ def test_arrays_of_all_kinds(run):
         job.barrier()
 
     run(2, body)
+
+
+def test_what_is_beneath_checks_arrays_too(run):
+    """The methods that the public ones call: a program that finds them breaks no memory."""
+
+    def body(job):
+        w, gaps = job.window((100, 2)), np.zeros((10, 2))[:, 0]
+        region, mutex = job.region(64), memonet.Mutex(job, np.zeros(4))
+        channel = job.multicast(0, [1])
+        calls = [
+            lambda: w._get_view(1, w.local[:, 0], np.zeros(1)),
+            lambda: w._put_view(1, w.local[:, 0], np.zeros(1)),
+            lambda: region._data.read(0, gaps),
+            lambda: region._data.write(0, gaps),
+        ]
+        if job.pe == 0:
+            calls.append(lambda: channel._data.publish(gaps))
+        for call in calls:
+            try:
+                call()
+                raise AssertionError("the array does not fit")
+            except ValueError:
+                pass
+        with mutex as array:
+            array[:] = 1
+        job.barrier()
+
+    run(2, body)

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | reads, writes and atomics of near memory | work as in the PE |
 //! | barriers, collectives, allocation, locks and shared data, messages, multicast channels, calls of a simulated machine, and all waits | [`Error::Misuse`] |
-//! | guards of locks, and ends of channels, that are dropped | nothing: they are copies |
+//! | guards of locks, ends of channels, teams and barriers that are dropped | nothing: they are copies |
 //! | `Job::finalize`, and the library's exit handler | nothing |
 //! | `Job::exit` | asks for the end of the whole job and ends the child; the launcher ends the PE like the others |
 //! | `Job::take_part` | makes the child the PE, if the PE has not taken part yet; otherwise [`Error::Misuse`] |

@@ -489,6 +489,9 @@ impl Barrier {
     /// PEs.
     #[inline(always)]
     fn exclusively<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
+        if let Some(error) = ending::refusal_of_child(&self.slot.pe) {
+            return Err(error.into());
+        }
         if !self.take() {
             return Err(two_threads());
         }
@@ -928,6 +931,10 @@ impl Barrier {
 
 impl Drop for Barrier {
     fn drop(&mut self) {
+        // A process that the PE has forked off has a copy, of phases that may be over.
+        if ending::refusal_of_child(&self.slot.pe).is_some() {
+            return;
+        }
         // Every store into this PE's slot announces an arrival, and all arrivals at a complete
         // phase have been seen. Where the last phase is not complete, some are still to come, and
         // the slot is never used again. Otherwise it rests until all members have dropped it, as
