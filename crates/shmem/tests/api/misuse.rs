@@ -333,7 +333,7 @@ fn nowhere_for_a_result() {
 #[test]
 fn shared_data() {
     for (mistake, call, words) in [
-        ("mutexes differ", "shmemx_mutex_create", ["mutex, reader-writer lock or region", "PE "]),
+        ("mutexes differ", "shmemx_mutex_create", ["a mutex of 112 bytes", "a mutex of 208 bytes"]),
         ("mutex too large", "shmemx_mutex_create", ["bytes: ", "no memory for"]),
         ("mutex without", "shmemx_mutex_release", ["has not acquired it", "shmemx_mutex_acquire"]),
         ("mutex destroyed", "shmemx_mutex_acquire", ["mutex: ", "destroyed before"]),
@@ -355,7 +355,7 @@ fn shared_data() {
         (
             "placements differ",
             "shmemx_region_create",
-            ["mutex, reader-writer lock or region", "PE "],
+            ["a region of 100 elements", "other options"],
         ),
         ("region's options", "shmemx_region_create", ["options: ", "SHMEMX_REGION_"]),
         ("region's page", "shmemx_region_create", ["page is a multiple of 64", ""]),
