@@ -404,8 +404,8 @@ def test_what_is_beneath_checks_arrays_too(run):
 
     def body(job):
         w, gaps = job.window((100, 2)), np.zeros((10, 2))[:, 0]
-        region, mutex = job.region(64), memonet.Mutex(job, np.zeros(4))
-        channel = job.multicast(0, [1])
+        region, mutex = memonet.Region(job, 64), memonet.Mutex(job, np.zeros(4))
+        channel = memonet.Multicast(job)
         calls = [
             lambda: w._get_view(1, w.local[:, 0], np.zeros(1)),
             lambda: w._put_view(1, w.local[:, 0], np.zeros(1)),
