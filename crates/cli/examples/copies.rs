@@ -110,7 +110,7 @@ fn barriers(job: &Job, words: &Window<u64>) -> Result<()> {
     let (me, all) = (job.pe(), (0..job.npes()).collect::<Vec<_>>());
     let team = job.team(&all)?.expect("all are in it");
     let barrier = team.new_barrier()?;
-    let tell = |pe: usize, what: u64| Ok::<_, Error>(words.remote(pe, 0)?.store(what));
+    let tell = |pe: usize, what: u64| words.remote(pe, 0).map(|word| word.store(what));
     let hear = |what: u64| words.wait_until(0, Cmp::Eq, what);
     if me > 0 {
         hear(1)?;

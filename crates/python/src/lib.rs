@@ -97,7 +97,8 @@ mod window;
 
 use pyo3::prelude::*;
 
-// Arrays of NumPy are read where their fields lie, which only the interpreter's lock keeps in place.
+// Arrays of NumPy are read where their fields lie: only the interpreter's lock keeps those in
+// place.
 #[pymodule(gil_used = true)]
 mod _memonet {
     #[pymodule_export]
