@@ -58,19 +58,15 @@ fn shared_data(job: &Job, steps: &Window<u64>) -> Result<()> {
     if job.pe() == 0 {
         let (mut holding, reading, writing) = (held.lock()?, read.read()?, written.write()?);
         *holding = 1;
-        let mut copies = Some((&mut holding, &reading, &writing));
         in_a_child(|| {
             refused(free.lock());
             refused(free.try_lock());
             refused(read.write());
             refused(read.try_read());
             // SAFETY: of the two that a fork leaves of each guard, this is the child's.
-            let (holding, reading, writing) = copies
-                .take()
-                .map(|(a, b, c)| unsafe {
-                    (std::ptr::read(a), std::ptr::read(b), std::ptr::read(c))
-                })
-                .expect("once");
+            let (holding, reading, writing) = unsafe {
+                (std::ptr::read(&holding), std::ptr::read(&reading), std::ptr::read(&writing))
+            };
             drop(holding);
             refused(reading.release());
             refused(writing.release());

@@ -93,9 +93,13 @@ fn a_forked_child_ends_the_job_and_its_parent() {
 #[test]
 fn a_child_has_only_copies() {
     let program = common::example("copies");
-    for options in
-        [&[][..], &["--fabric", "far"], &["--fabric", "tcp"], &["--env", "MEMONET_CHECK=1"]]
-    {
+    for options in [
+        &[][..],
+        &["--fabric", "far"],
+        &["--fabric", "tcp"],
+        &["--env", "MEMONET_CHECK=1"],
+        &["--machine", "rdma-100g"],
+    ] {
         let ended = run(&[options, &["-n", "2", &program]].concat());
         assert_eq!((ended.status, &*ended.stderr), (0, ""), "{options:?}: {ended:?}");
     }

@@ -139,7 +139,7 @@ impl Messages {
             let terms = WindowTerms {
                 kind: KIND_MESSAGES,
                 shape: most as u64,
-                parties: depth as u64,
+                more: depth as u64,
                 digest: Digest::new().words(&[most, depth]).pair(),
                 made,
             };
@@ -292,7 +292,7 @@ impl Messages {
     #[track_caller]
     pub fn try_recv(&self, message: &mut Vec<u8>) -> Result<Option<usize>> {
         self.pe.call("Messages::try_recv", None, || {
-            self.refuse_child()?;
+            ending::refuse_child(&self.pe)?;
             while let Some(pe) = wait::test(&self.pe, || self.find()) {
                 if self.take(pe, message)? {
                     return Ok(Some(pe));
@@ -314,7 +314,7 @@ impl Messages {
     }
 
     fn check(&self, pe: usize, bytes: usize) -> Result<()> {
-        self.refuse_child()?;
+        ending::refuse_child(&self.pe)?;
         if pe >= self.pe.npes() {
             return Err(Error::NoSuchPe { pe, npes: self.pe.npes(), call: None });
         }
@@ -324,11 +324,6 @@ impl Messages {
             ));
         }
         Ok(())
-    }
-
-    /// A process that the PE has forked off counts messages on its own.
-    fn refuse_child(&self) -> Result<()> {
-        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
     }
 
     /// Number of a slot among those of all PEs: that of a message from or to `pe`.
@@ -405,6 +400,7 @@ impl Messages {
     }
 
     fn recv_within(&self, message: &mut Vec<u8>, limit: &Limit) -> Result<usize> {
+        ending::refuse_child(&self.pe)?;
         loop {
             let terms = Terms::new(Awaiting::Word(None), limit.patience());
             let pe = wait::until(&self.pe, terms, || self.find())?;
@@ -428,7 +424,6 @@ impl Messages {
 
     /// Takes the next message of `pe`; false if there is none, or another thread has taken it.
     fn take(&self, pe: usize, message: &mut Vec<u8>) -> Result<bool> {
-        self.refuse_child()?;
         let taken = &self.taken[pe];
         let _taking = lock(&taken.taking);
         if !self.has_come(pe) {

@@ -81,7 +81,7 @@ fn window(
     let terms = WindowTerms {
         kind: KIND_SHARED,
         shape: (kind as u64) << 56 | (terms[0] as u64) << 16 >> 8 | u64::from(terms[1].ilog2()),
-        parties: 0,
+        more: 0,
         digest: Digest::new().word(kind as u64).words(terms).pair(),
         made: std::panic::Location::caller(),
     };

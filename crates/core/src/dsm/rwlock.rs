@@ -173,22 +173,15 @@ impl<T: Data + ?Sized> RwLock<T> {
 
     #[inline(always)]
     fn enter(&self, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
-        self.refuse_child()?;
+        ending::refuse_child(&self.pe)?;
         self.way.enter(&self.pe, &self.counters, mode, patience)
     }
 
     #[inline(always)]
     #[track_caller]
     fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
-        self.refuse_child()?;
         let _call = self.pe.begin("Guard::release", Location::caller(), None);
         self.way.leave(&self.pe, &self.counters, ticket, mode, changed)
-    }
-
-    /// A process that the PE has forked off has copies of its guards, and not what they stand for.
-    #[inline(always)]
-    fn refuse_child(&self) -> Result<()> {
-        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
     }
 
     fn reading(&self, ticket: u32) -> ReadGuard<'_, T> {
@@ -360,7 +353,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub(super) fn rescue(self, call: &'static str, torn: bool) -> Result<T::Owned> {
         self.pe.call(call, None, || {
-            self.refuse_child()?;
+            ending::refuse_child(&self.pe)?;
             let mut copy: Vec<T::Element> =
                 vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
             self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
@@ -440,6 +433,7 @@ impl<T: Data + ?Sized> ReadGuard<'_, T> {
     /// What the fabric reports; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
+        ending::refuse_child(&this.lock.pe)?;
         Ok(this.lock.leave(this.ticket, Mode::Shared, false)?)
     }
 }
@@ -451,6 +445,7 @@ impl<T: Data + ?Sized> WriteGuard<'_, T> {
     /// What the fabric reports; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
+        ending::refuse_child(&this.lock.pe)?;
         Ok(this.lock.leave(this.ticket, Mode::Exclusive, this.changed)?)
     }
 }
@@ -458,7 +453,7 @@ impl<T: Data + ?Sized> WriteGuard<'_, T> {
 impl<T: Data + ?Sized> Drop for ReadGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.lock.refuse_child().is_ok()
+        if ending::refuse_child(&self.lock.pe).is_ok()
             && let Err(error) = self.lock.leave(self.ticket, Mode::Shared, false)
         {
             self.lock.pe.surface_later(*error);
@@ -485,7 +480,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     fn end_slowly(&self, ticket: u32, changed: bool, panicking: bool) {
-        if self.refuse_child().is_err() {
+        if ending::refuse_child(&self.pe).is_err() {
             return;
         }
         let left = if std::thread::panicking() && !panicking {

@@ -61,10 +61,11 @@ pub(crate) fn refusal(pe: &Pe) -> Option<Error> {
     if STATUS.load(Ordering::Relaxed) != 0 { refused(pe) } else { None }
 }
 
-/// The error of a process that is not the PE.
+/// Refuses a process that is not the PE: it has copies of the PE's objects, which know nothing of
+/// each other's steps.
 #[inline(always)]
-pub(crate) fn refusal_of_child(pe: &Pe) -> Option<Error> {
-    if is_forked() { not_the_pe(pe) } else { None }
+pub(crate) fn refuse_child(pe: &Pe) -> Result<()> {
+    if is_forked() { not_the_pe(pe).map_or(Ok(()), Err) } else { Ok(()) }
 }
 
 /// Whether this process was forked off by one with a job. It may be the PE in its place.

@@ -102,7 +102,7 @@ impl Pe {
 
     fn relay(&self) -> Option<Due> {
         // A process that the PE has forked off knows only what had come by then.
-        if ending::refusal_of_child(self).is_some() {
+        if ending::refuse_child(self).is_err() {
             return None;
         }
         // A thread that has the lock relays. It may just miss news; then the next poll of a wait

@@ -24,6 +24,7 @@ const NONE: u64 = 0;
 pub(crate) const KIND_WINDOW: u64 = 1;
 pub(crate) const KIND_FREE: u64 = 2;
 pub(crate) const KIND_RESTRICTED: u64 = 3;
+const KIND_REFUSED: u64 = 4;
 pub(crate) const KIND_BLOCK: u64 = 5;
 pub(crate) const KIND_FREE_BLOCK: u64 = 6;
 pub(crate) const KIND_MULTICAST: u64 = 8;
@@ -32,7 +33,6 @@ pub(crate) const KIND_MESSAGES: u64 = 10;
 /// What a PE asks for: kind, bytes, alignment or shape, and options; its [`ElementName`] as words,
 /// and the digest of all else.
 pub(crate) type Request = [u64; 8];
-const KIND_REFUSED: u64 = 4;
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
 const REFUSED: Request = [KIND_REFUSED, 0, 0, 0, 0, 0, 0, 0];
 
@@ -250,7 +250,7 @@ fn describe([kind, size, shape, options, name, row, ..]: Request) -> String {
         NONE => "nothing: it is in another collective call, or an earlier one failed here or there and its error was passed over".into(),
         KIND_WINDOW => format!("a window of {size} bytes{of}, aligned to {shape}, options {options:#x}"),
         KIND_FREE => format!("a free of window {size}"),
-        KIND_REFUSED => "what cannot be".into(),
+        KIND_REFUSED => "something impossible".into(),
         KIND_MULTICAST => {
             let (element, writer, readers) = (shape >> 16, options >> 16 & 0xff_ffff, options >> 40);
             format!("a multicast channel of {size} bytes{of}, elements of {element} bytes, from PE {writer} to {readers} others")

@@ -315,7 +315,7 @@ impl Job {
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) in such a process.
     pub fn refuse_child(&self) -> Result<()> {
-        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
+        ending::refuse_child(&self.pe)
     }
 
     /// Whether a PE has asked for the end of the whole job. Calls that fail from then on fail

@@ -13,8 +13,8 @@ impl Job {
     ///
     /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with
     /// [`Cause::Finalized`](crate::Cause::Finalized). Writes to near peers stay possible. With far
-    /// peers, this returns when every PE has finalised. Other calls after it may fail, in any way
-    /// but a wait for ever: do not make them.
+    /// peers, this returns when every PE has finalised. Make no other call after it: it may fail
+    /// in any way, but does not wait for ever.
     ///
     /// # Errors
     /// The error of an earlier write. [`Error::Misuse`] while a block of a multicast channel is

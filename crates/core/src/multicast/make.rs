@@ -198,7 +198,7 @@ impl Job {
         let terms = window::WindowTerms {
             kind: KIND_MULTICAST,
             shape: (size_of::<T>() as u64) << 16 | align_of::<T>() as u64,
-            parties: writer as u64 & 0xff_ffff | (readers.len() as u64) << 24,
+            more: writer as u64 & 0xff_ffff | (readers.len() as u64) << 24,
             digest: options.digest::<T>(writer, readers, &request.choice),
             made,
         };

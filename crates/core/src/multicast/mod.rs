@@ -105,7 +105,6 @@ use sockets::Group;
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::endpoint::ending;
-use crate::endpoint::pe::Pe;
 use std::marker::PhantomData;
 
 /// How a channel's log reaches the readers.
@@ -224,13 +223,6 @@ fn no_reader() -> Error {
     Error::misuse("this PE is no reader of this multicast channel")
 }
 
-/// A process that the PE has forked off has copies of its ends, which know nothing of each other's
-/// steps.
-#[inline(always)]
-fn refuse_child(pe: &Pe) -> Result<()> {
-    ending::refusal_of_child(pe).map_or(Ok(()), Err)
-}
-
 enum End {
     Writer(Box<writer::Writer>),
     Reader(Box<reader::Reader>),
@@ -241,7 +233,7 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     fn writer(&mut self) -> Result<&mut writer::Writer> {
         match &mut self.end {
-            End::Writer(writer) => refuse_child(&writer.pe).map(|()| &mut **writer),
+            End::Writer(writer) => ending::refuse_child(&writer.pe).map(|()| &mut **writer),
             _ => Err(Error::misuse("this PE is not the writer of this multicast channel")),
         }
     }
@@ -249,7 +241,7 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     fn reader(&mut self) -> Result<&mut reader::Reader> {
         match &mut self.end {
-            End::Reader(reader) => refuse_child(&reader.pe).map(|()| &mut **reader),
+            End::Reader(reader) => ending::refuse_child(&reader.pe).map(|()| &mut **reader),
             _ => Err(no_reader()),
         }
     }

@@ -279,7 +279,7 @@ impl Reader {
 
     #[inline(never)]
     fn tell_consumed(&self, record: Record) {
-        if super::refuse_child(&self.pe).is_err() {
+        if ending::refuse_child(&self.pe).is_err() {
             return;
         }
         if let Some(counters) = &self.counters {
@@ -293,7 +293,7 @@ impl Reader {
     #[inline(never)]
     fn report(&mut self) {
         // What a forked child has a copy of, its parent may still be reading.
-        if self.reported != self.position && super::refuse_child(&self.pe).is_ok() {
+        if self.reported != self.position && ending::refuse_child(&self.pe).is_ok() {
             self.reported = self.position;
             match &self.reporting {
                 Reporting::Writer(word, bell) => {
@@ -311,7 +311,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if super::refuse_child(&self.pe).is_err() {
+        if ending::refuse_child(&self.pe).is_err() {
             return;
         }
         match &self.reporting {

@@ -391,7 +391,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if super::refuse_child(&self.pe).is_err() {
+        if ending::refuse_child(&self.pe).is_err() {
             return;
         }
         // What a writer that panics has published may be less than it meant to.

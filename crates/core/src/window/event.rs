@@ -127,9 +127,7 @@ impl<T: Word> Event<T> {
     /// That of the wait, [`PeerFailed`](Error::PeerFailed) for example: to the first call after the
     /// event has failed. [`Misuse`](Error::Misuse) to later ones, and in a forked child.
     pub fn result(&self) -> Result<Option<T>> {
-        if let Some(refused) = ending::refusal_of_child(&self.window.inner.pe) {
-            return Err(refused);
-        }
+        ending::refuse_child(&self.window.inner.pe)?;
         match &mut *lock(&self.shared.state) {
             State::Waiting(..) => Ok(None),
             State::Holds(bits) => Ok(Some(T::from_bits(*bits))),
@@ -188,9 +186,7 @@ impl<T: Word> Event<T> {
     /// [`Misuse`](Error::Misuse) in a forked child.
     pub fn timeout(&self, after: Duration) -> Result<()> {
         let pe = &self.window.inner.pe;
-        if let Some(refused) = ending::refusal_of_child(pe) {
-            return Err(refused);
-        }
+        ending::refuse_child(pe)?;
         if let State::Waiting(_, limit) = &mut *lock(&self.shared.state) {
             *limit = Limit::new(after);
             limit.patience().begin(pe);

@@ -481,7 +481,7 @@ impl Job {
         let made = Location::caller();
         self.pe.waiting_call(name, None, || {
             let shape = align_of::<T>() as u64;
-            let terms = WindowTerms { kind: KIND_WINDOW, shape, parties: 0, digest: [0; 2], made };
+            let terms = WindowTerms { kind: KIND_WINDOW, shape, more: 0, digest: [0; 2], made };
             self.window_of(terms, len, options, |_| {})
         })
     }
@@ -497,7 +497,7 @@ impl Job {
     ) -> Result<Window<T>> {
         let pe = &self.pe;
         let mut call = Collective::begin(pe, self.world())?;
-        let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.parties << 16;
+        let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.more << 16;
         let ([name, row], [first, second]) = (options.element.words(), terms.digest);
         let request = element_bytes::<T>(len)
             .map(|bytes| [terms.kind, bytes as u64, terms.shape, bits, name, row, first, second]);
@@ -694,8 +694,8 @@ pub(crate) struct WindowTerms {
     pub(crate) kind: u64,
     /// What decides which bytes of the window are accessed as what, as errors name it.
     pub(crate) shape: u64,
-    /// Who uses it, as errors name them: up to 48 bits.
-    pub(crate) parties: u64,
+    /// What else errors name: up to 48 bits.
+    pub(crate) more: u64,
     /// Of all that is asked for. References depend on it.
     pub(crate) digest: [u64; 2],
     /// Where the program makes the window: not compared.

@@ -178,9 +178,7 @@ fn hardware_key(nonce: u64, epoch: u64) -> u64 {
 impl Hold {
     /// Counts a hold, then checks that `epoch` is still in force.
     pub(crate) fn take(pe: &Arc<Pe>, key: usize, home: usize, epoch: u64) -> Result<Hold> {
-        if let Some(error) = ending::refusal_of_child(pe) {
-            return Err(error);
-        }
+        ending::refuse_child(pe)?;
         let hold = Hold { pe: pe.clone(), key, home };
         if hold.count(1) >= MOST_HOLDS {
             // Dropping `hold` takes back what it has just added.
@@ -209,7 +207,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if ending::refusal_of_child(&self.pe).is_some() {
+        if ending::refuse_child(&self.pe).is_err() {
             return; // it is the PE's, which has it still
         }
         // On a far fabric the writes made under this hold may be under way still.

@@ -14,7 +14,9 @@ on_every_fabric!(
     one_asks_for_the_impossible,
     one_asks_alone,
     a_late_arrival_at_a_dropped_barrier,
-    shared_objects_that_contradict,
+    regions_that_contradict,
+    locks_that_contradict,
+    one_asks_for_an_impossible_object,
     a_request_counts_for_one_call,
     an_earlier_write_that_failed;
     with threads of their own:
@@ -57,77 +59,79 @@ fn lists_that_contradict(setup: Setup) {
     }
 }
 
-/// Whichever PE the others followed, data would be lost later.
-fn shared_objects_that_contradict(setup: Setup) {
+/// Checks the error of a request in which PE 1, the odd one, asks for `theirs`, and the others for
+/// `ours`. Whichever PE the others followed, data would be lost later.
+fn refused(job: &Job, [theirs, ours]: [&str; 2], made: Result<()>) {
+    let error = made.expect_err("the odd PE asks for something else");
+    let (pe, own, other) = match is_odd(job) {
+        true => (0, theirs, ours),
+        false => (1, ours, theirs),
+    };
+    let text = error.to_string();
+    assert!(matches!(&error, Error::Unequal { pe: at, .. } if *at == pe), "{text}");
+    let (other, own) = (format!("with {other}"), format!("this PE with {own}"));
+    assert!(text.contains(&other) && text.contains(&own), "{text}");
+    let place = error.call().expect("a call of this program").at;
+    assert!(place.file().contains("contradictions"), "{text}");
+}
+
+fn is_odd(job: &Job) -> bool {
+    job.pe() == 1
+}
+
+fn regions_that_contradict(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
-            let odd = job.pe() == 1;
-            // What the odd PE asks for, and the others.
-            let refused = |[theirs, ours]: [&str; 2], made: Result<()>| {
-                let error = made.expect_err("the odd PE asks for something else");
-                let (pe, own, other) = match odd {
-                    true => (0, theirs, ours),
-                    false => (1, ours, theirs),
-                };
-                let text = error.to_string();
-                let is = matches!(&error, Error::Unequal { pe: at, .. } if *at == pe)
-                    && text.contains(&format!("with {other}"))
-                    && text.contains(&format!("this PE with {own}"));
-                assert!(is, "{text}");
-                let place = error.call().expect("a call of this program").at;
-                assert!(place.file().contains("contradictions"), "{text}");
-            };
+            let odd = is_odd(job);
             let alike = ["a region of 100 elements"; 2];
-            let region = |options| Region::<u64>::with(job, 100, options).map(drop);
-            refused(alike, region(RegionOptions::new().page(if odd { 64 } else { 128 })));
-            refused(
-                alike,
-                region(RegionOptions::new().placement(match odd {
-                    true => Placement::Cyclic,
-                    false => Placement::Block,
-                })),
-            );
-            refused(alike, region(RegionOptions::new().checked(odd)));
-            let region = |len: usize| Region::<u64>::new(job, len).map(drop);
-            refused(["a region of 99 elements", alike[0]], region(if odd { 99 } else { 100 }));
-            refused(
-                ["a region of 200 elements", alike[0]],
-                match odd {
-                    true => Region::<u32>::new(job, 200).map(drop),
-                    false => region(100),
-                },
-            );
-            let bytes = &[0; 100][usize::from(odd)..];
-            refused(
-                ["a mutex of 99 bytes, aligned to 1", "a mutex of 100 bytes, aligned to 1"],
-                Mutex::<[u8]>::new(job, bytes).map(drop),
-            );
-            let (mutex, lock) = (
-                "a mutex of 8 bytes, aligned to 8",
-                "a reader-writer lock of 8 bytes, aligned to 8",
-            );
-            refused(
-                [mutex, lock],
-                match odd {
+            let with = |options| Region::<u64>::with(job, 100, options).map(drop);
+            let placement = if odd { Placement::Cyclic } else { Placement::Block };
+            refused(job, alike, with(RegionOptions::new().page(if odd { 64 } else { 128 })));
+            refused(job, alike, with(RegionOptions::new().placement(placement)));
+            refused(job, alike, with(RegionOptions::new().checked(odd)));
+            let of = |len: usize| Region::<u64>::new(job, len).map(drop);
+            let shorter = ["a region of 99 elements", alike[0]];
+            refused(job, shorter, of(if odd { 99 } else { 100 }));
+            let made = match odd {
+                true => Region::<u32>::new(job, 200).map(drop),
+                false => of(100),
+            };
+            refused(job, ["a region of 200 elements", alike[0]], made);
+            goes_on(job)
+        });
+    }
+}
+
+fn locks_that_contradict(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let odd = is_odd(job);
+            let lengths =
+                ["a mutex of 99 bytes, aligned to 1", "a mutex of 100 bytes, aligned to 1"];
+            let data = &[0; 100][usize::from(odd)..];
+            refused(job, lengths, Mutex::<[u8]>::new(job, data).map(drop));
+            let mutex = "a mutex of 8 bytes, aligned to 8";
+            let others = |what: &str, make: &dyn Fn() -> Result<()>| {
+                let made = match odd {
                     true => Mutex::new(job, &0u64).map(drop),
-                    false => RwLock::new(job, &0u64).map(drop),
-                },
-            );
-            refused(
-                [mutex, mutex],
-                match odd {
-                    true => Mutex::new(job, &0u64).map(drop),
-                    false => Mutex::with_shadow(job, &0u64).map(drop),
-                },
-            );
-            refused(
-                [mutex, "a region of 1 elements"],
-                match odd {
-                    true => Mutex::new(job, &0u64).map(drop),
-                    false => region(1),
-                },
-            );
-            // Impossible at one PE alone.
+                    false => make(),
+                };
+                refused(job, [mutex, what], made);
+            };
+            others("a reader-writer lock of 8 bytes, aligned to 8", &|| {
+                RwLock::new(job, &0u64).map(drop)
+            });
+            others(mutex, &|| Mutex::with_shadow(job, &0u64).map(drop));
+            others("a region of 1 elements", &|| Region::<u64>::new(job, 1).map(drop));
+            goes_on(job)
+        });
+    }
+}
+
+fn one_asks_for_an_impossible_object(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let odd = is_odd(job);
             let page = if odd { 1 } else { 64 };
             match Region::<u64>::with(job, 100, RegionOptions::new().page(page)).map(drop) {
                 Err(Error::Misuse { .. }) if odd => {}

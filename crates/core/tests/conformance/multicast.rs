@@ -517,7 +517,7 @@ fn contradictions(setup: Setup) {
                 )),
                 false => refused(job.multicast(0, &[1], small())),
             }
-            // Short digests of these are the same.
+            // Of these, a program has found that 48 bits of FNV-1a are the same.
             let (one, other) = (small().capacity(22_709_820), small().capacity(17_661_716));
             let other = other.drop_slow(Duration::from_nanos(83_071_485));
             refused(job.multicast(0, &[1, 2], if odd { one } else { other }));

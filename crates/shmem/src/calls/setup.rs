@@ -71,7 +71,7 @@ pub unsafe fn finalize(call: &'static str) {
         return;
     }
     if state.job.refuse_child().is_err() {
-        // An exit handler again, which a process that the PE has forked off has inherited.
+        // A process that the PE has forked off has inherited the program's exit handler.
         return;
     }
     let mut depth = lock(&DEPTH);

@@ -13,8 +13,8 @@ use super::super::starts::Starts;
 use super::super::waits::{self, Standing};
 use super::{MACHINE, Supervisor, TO_HEAR_ALL};
 
-/// What is said after a run in which no PE has joined. Under a shell or an interpreter, a
-/// program of MPI shows only then.
+/// What is said after a run in which no PE has joined. Under a shell or an interpreter, a program
+/// of MPI shows only then.
 const UNUSED: &str = "no PE has joined the job: the program does not use memonet. If it uses MPI, each process was alone, rank 0 of 1: a simulated machine has no MPI";
 
 impl Supervisor {

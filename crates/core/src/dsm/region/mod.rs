@@ -327,7 +327,7 @@ impl<T: Plain> Region<T> {
     #[track_caller]
     pub fn release(&self) -> Result<()> {
         self.pe.call("Region::release", None, || {
-            self.refuse_child()?;
+            ending::refuse_child(&self.pe)?;
             let raced = match &self.pages {
                 Some(pages) => self.release_pages(pages),
                 None => Ok(()),
@@ -345,7 +345,7 @@ impl<T: Plain> Region<T> {
     #[track_caller]
     pub fn acquire(&self) -> Result<()> {
         self.pe.call("Region::acquire", None, || {
-            self.refuse_child()?;
+            ending::refuse_child(&self.pe)?;
             shm::full_fence();
             let Some(pages) = &self.pages else { return Ok(()) };
             let raced = self.release();
@@ -450,14 +450,9 @@ impl<T: Plain> Region<T> {
         Ok(home as usize - 1)
     }
 
-    /// A process that the PE has forked off knows only the copies of pages that there were by then.
-    fn refuse_child(&self) -> Result<()> {
-        ending::refusal_of_child(&self.pe).map_or(Ok(()), Err)
-    }
-
     /// Makes a range usable. Gives its address, if all of it lies together.
     fn enter(&self, range: &Range<usize>, write: bool) -> Result<Option<*mut T>> {
-        self.refuse_child()?;
+        ending::refuse_child(&self.pe)?;
         if range.start > range.end {
             return Err(Error::misuse("a range of a region that ends before it begins"));
         }

@@ -489,9 +489,7 @@ impl Barrier {
     /// PEs.
     #[inline(always)]
     fn exclusively<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
-        if let Some(error) = ending::refusal_of_child(&self.slot.pe) {
-            return Err(error.into());
-        }
+        ending::refuse_child(&self.slot.pe)?;
         if !self.take() {
             return Err(two_threads());
         }
@@ -932,7 +930,7 @@ impl Barrier {
 impl Drop for Barrier {
     fn drop(&mut self) {
         // A process that the PE has forked off has a copy, of phases that may be over.
-        if ending::refusal_of_child(&self.slot.pe).is_some() {
+        if ending::refuse_child(&self.slot.pe).is_err() {
             return;
         }
         // Every store into this PE's slot announces an arrival, and all arrivals at a complete

@@ -281,9 +281,7 @@ impl<'a> Queue<'a> {
     /// Completes this PE's writes, and hands the lock to the next PE.
     #[inline]
     pub(crate) fn clear(&self) -> Quick<()> {
-        if let Some(error) = ending::refusal_of_child(self.pe) {
-            return Err(error.into());
-        }
+        ending::refuse_child(self.pe)?;
         let Some(turns) = turns_held(self.read(STATE)) else {
             return Err(Error::misuse("this PE does not hold the lock that it is to clear").into());
         };
@@ -595,9 +593,7 @@ impl<'a> Queue<'a> {
     /// it has not in the largest simulated jobs.
     #[inline]
     fn check(&self) -> Quick<()> {
-        if let Some(error) = ending::refusal_of_child(self.pe) {
-            return Err(error.into());
-        }
+        ending::refuse_child(self.pe)?;
         if self.pe.npes() > MOST_PES {
             let what = "PEs of a job with locks";
             return Err(Error::TooMany { what, limit: MOST_PES, call: None }.into());
