@@ -608,9 +608,16 @@ impl Fabric for Ofi {
         true
     }
 
-    unsafe fn open_part(&self, region: u32, base: *mut u8, len: usize, rights: &[Access]) {
+    unsafe fn open_part(
+        &self,
+        region: u32,
+        base: *mut u8,
+        len: usize,
+        rights: &[Access],
+    ) -> Result<()> {
         // SAFETY: the caller promises that it stays mapped and writable until it is closed.
         unsafe { self.lock().memory.open_part(region, base, len, rights) };
+        Ok(())
     }
 
     fn close_part(&self, region: u32) {

@@ -254,9 +254,10 @@ impl Tcp {
         if end == 0 {
             return Ok(());
         }
+        let number = hub.existing(pe).map(|peer| peer.number);
         let hub = self.shared.wait(hub, pe, |peer| peer.link.written() >= end);
         match hub.existing(pe) {
-            Some(peer) if matches!(peer.state, State::Failed(_)) => Err(peer.error()),
+            Some(peer) if Some(peer.number) == number && peer.has_failed() => Err(peer.error()),
             _ => Ok(()),
         }
     }
@@ -266,10 +267,12 @@ impl Tcp {
         let Some(mut hub) = self.room(pe, Link::may_ask)? else {
             return Err(self.lock().peer(pe).error());
         };
-        let ticket = request(&mut hub.peer(pe).link);
+        let peer = hub.peer(pe);
+        let (number, ticket) = (peer.number, request(&mut peer.link));
         hub.added(pe, true);
         let mut hub = self.shared.wait(hub, pe, |peer| peer.link.answered() >= ticket);
-        let peer = hub.peer(pe);
+        // One that has ended in order had all answered, and its refusals taken.
+        let Some(peer) = hub.link(pe, number) else { return Ok(()) };
         if peer.link.answered() < ticket {
             return Err(peer.error());
         }
@@ -578,13 +581,17 @@ impl Fabric for Tcp {
         true
     }
 
-    unsafe fn open_part(&self, region: u32, base: *mut u8, len: usize, rights: &[Access]) {
-        // A forked child serves nobody.
-        if self.enter().is_err() {
-            return;
-        }
+    unsafe fn open_part(
+        &self,
+        region: u32,
+        base: *mut u8,
+        len: usize,
+        rights: &[Access],
+    ) -> Result<()> {
+        self.enter()?;
         // SAFETY: the caller promises that it stays mapped until it is closed.
         unsafe { self.lock().memory.add(region as u16, base, len as u64, rights) };
+        Ok(())
     }
 
     fn close_part(&self, region: u32) {

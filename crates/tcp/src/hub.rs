@@ -126,6 +126,11 @@ impl Hub {
         self.peers[pe as usize].as_deref()
     }
 
+    /// A peer, while its link is the one of that number.
+    pub(crate) fn link(&mut self, pe: u32, number: u64) -> Option<&mut Peer> {
+        self.peers[pe as usize].as_deref_mut().filter(|peer| peer.number == number)
+    }
+
     fn ask(&mut self, pe: u32) {
         if let Err(error) = self.broker.connect(pe) {
             return self.fail(pe, Some(error.to_string()));
@@ -402,7 +407,7 @@ impl Hub {
     fn ended(&mut self, pe: u32, ended: Ended) {
         self.detach(pe);
         let Some(peer) = &mut self.peers[pe as usize] else { return };
-        let in_order = peer.link.is_closed() && peer.link.is_idle() && peer.link.is_empty();
+        let in_order = peer.link.is_over();
         match ended {
             _ if !matches!(peer.state, State::Alive) => {}
             Ended::Bad(bad) => {

@@ -83,11 +83,12 @@ impl Shared {
         is_done: impl Fn(&Peer) -> bool,
     ) -> MutexGuard<'a, Hub> {
         let mut patience = Patience::default();
+        let number = hub.existing(pe).map(|peer| peer.number);
         loop {
-            // One whose stream ended in order owes nothing.
+            // One whose stream ended in order owes nothing; there may be another one since.
             let waits = hub.existing(pe).is_some_and(|peer| {
                 let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
-                !ends && !is_done(peer)
+                Some(peer.number) == number && !ends && !is_done(peer)
             });
             if !waits {
                 break;

@@ -40,7 +40,7 @@ pub(crate) struct Peer {
     host: Option<Arc<str>>,
     pub(crate) link: Link,
     /// No other link of this PE has that number.
-    number: u64,
+    pub(crate) number: u64,
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
     /// A stream that the peer asked for while this PE's own was under way (S2).

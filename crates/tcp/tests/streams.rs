@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::Dice;
+use common::{Dice, Memory, give, take};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Fabric, FarAddress, Record};
 use memonet_core::{Cause, Cmp, Error, Job, JobOptions, Result};
+use memonet_tcp::wire::{Link, Role};
 use memonet_tcp::{Broker, Event, Tcp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -17,7 +18,9 @@ use rustix::time::{
     timerfd_settime,
 };
 use std::collections::VecDeque;
+use std::io::{Read, Write};
 use std::net::SocketAddrV4;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -221,6 +224,94 @@ fn nobody_can_connect() {
     Job::threads_with(&options, 2, |_| ()).unwrap();
     let said = said.lock().unwrap();
     assert!(said.contains("a firewall"), "{said}");
+}
+
+/// A broker whose streams lead to nobody but the test, which plays the peer: it answers a request,
+/// and leaves in order with the same bytes.
+struct LastWords(Clerk);
+
+impl Broker for LastWords {
+    fn record(&self) -> Record {
+        self.0.record()
+    }
+
+    fn host_addresses(&self) -> Vec<SocketAddrV4> {
+        Vec::new()
+    }
+
+    fn connect(&self, pe: u32) -> Result<()> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        self.0.exchange.tell(self.0.me, Event::Connected { pe, socket: ours.into() });
+        std::thread::spawn(move || answer_and_leave(theirs, pe));
+        Ok(())
+    }
+
+    fn next(&self) -> Result<Option<Event>> {
+        self.0.next()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+fn answer_and_leave(mut socket: UnixStream, pe: u32) {
+    let (memory, mut link) = (Memory::new(64), Link::new(pe, 0, Role::Accepted));
+    let (mut came, mut bytes, mut sent) = (VecDeque::new(), [0; 256], VecDeque::new());
+    take(&mut link, usize::MAX, &mut sent);
+    socket.write_all(sent.make_contiguous()).unwrap();
+    sent.clear();
+    while !link.has_output() {
+        let some = socket.read(&mut bytes).unwrap();
+        assert!(some > 0, "the PE closed the stream before it asked");
+        came.extend(&bytes[..some]);
+        give(&mut link, &mut came, some, &memory).unwrap();
+    }
+    link.close();
+    while take(&mut link, usize::MAX, &mut sent) > 0 {}
+    socket.write_all(sent.make_contiguous()).unwrap();
+}
+
+/// What a PE answers last counts, though its stream has ended by then.
+#[test]
+fn an_answer_before_the_end_counts() {
+    for round in 0..100 {
+        // PE 1 has no region 1.
+        let region = round % 2;
+        let exchange = Exchange::new(2, 1, 0, false);
+        let heard = Arc::new(Mutex::new(None));
+        let outcome = heard.clone();
+        let options = JobOptions::new().fabric(move |seat: &Seat| {
+            let clerk = Clerk { exchange: exchange.clone(), me: seat.pe() as u32 };
+            if seat.pe() == 1 {
+                return Ok(Box::new(Tcp::new(seat, Box::new(clerk))?));
+            }
+            let tcp = Tcp::new(seat, Box::new(LastWords(clerk)))?;
+            let (from, mut bytes) = (FarAddress { pe: 1, region, offset: 0 }, [7; 8]);
+            let done = AtomicBool::new(false);
+            let got = std::thread::scope(|scope| {
+                // It reads the end before the thread that asked has seen the answer.
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        tcp.progress();
+                    }
+                });
+                // SAFETY: the array has so many bytes.
+                let got = unsafe { tcp.get(from, bytes.as_mut_ptr(), 8) };
+                done.store(true, Ordering::Relaxed);
+                got
+            });
+            *outcome.lock().unwrap() = Some((got, bytes));
+            Ok(Box::new(tcp))
+        });
+        Job::threads_with(&options, 2, |_| ()).unwrap();
+        let heard = heard.lock().unwrap().take().expect("PE 0 has asked");
+        match heard {
+            (Ok(()), bytes) if region == 0 => assert_eq!(bytes, [0; 8]),
+            (Err(error), _) if region == 1 && error.to_string().contains("refused") => {}
+            (got, _) => panic!("{round}: {got:?}"),
+        }
+    }
 }
 
 /// A wait for a PE to which there is no stream ends, and says why.

@@ -363,10 +363,21 @@ pub trait Fabric: Send + Sync {
     /// `region`. `rights` has each PE's right to the part. The home refuses operations that are not
     /// allowed, or that reach beyond `len` bytes.
     ///
+    /// # Errors
+    /// What keeps this PE from serving others.
+    ///
     /// # Safety
     /// `base` stays mapped, readable and writable, for `len` bytes until
     /// [`close_part`](Self::close_part).
-    unsafe fn open_part(&self, _region: u32, _base: *mut u8, _len: usize, _rights: &[Access]) {}
+    unsafe fn open_part(
+        &self,
+        _region: u32,
+        _base: *mut u8,
+        _len: usize,
+        _rights: &[Access],
+    ) -> Result<()> {
+        Ok(())
+    }
 
     /// Withdraws a part given to [`open_part`](Self::open_part): when it returns, nothing touches
     /// the part any more, and later operations on it are refused.

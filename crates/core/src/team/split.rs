@@ -89,9 +89,10 @@ impl Team {
                     return Err(error);
                 }
             };
-            let row = Self::in_slot(&self.pe, row.into(), x, &first)?;
-            let column = Self::in_slot(&self.pe, column.into(), y, &second)?;
-            Ok((row, column))
+            // Should one fail, the other gives its slot back.
+            let row = Self::in_slot(&self.pe, row.into(), x, &first);
+            let column = Self::in_slot(&self.pe, column.into(), y, &second);
+            Ok((row?, column?))
         })
     }
 

@@ -373,8 +373,7 @@ impl Restricted {
         if fabric.serves_parts() {
             let own = self.own_part();
             // SAFETY: the mapping lives until `Drop for Restricted`, which closes the part first.
-            unsafe { fabric.open_part(self.region(), own.at(0), own.len(), given) };
-            return Ok(());
+            return unsafe { fabric.open_part(self.region(), own.at(0), own.len(), given) };
         }
         for (home, part) in self.parts.iter().enumerate() {
             if let Some(mapping) = part.mapping.as_ref().filter(|_| !pe.is_near(home)) {

@@ -343,6 +343,11 @@ impl Link {
         self.requests.is_empty() && self.counted == self.acknowledged && !self.inbox.is_within()
     }
 
+    /// Whether nobody needs this link any more: it is over, and callers know what was refused.
+    pub fn is_over(&self) -> bool {
+        self.is_closed() && self.is_idle() && self.is_empty() && self.refused.is_empty()
+    }
+
     /// The first pieces to send; gives how many.
     pub fn output(&self, into: &mut [Piece]) -> usize {
         if self.inbox.may_send() { self.out.pieces(into) } else { 0 }
