@@ -82,10 +82,10 @@ def install(*packages):
 def cargo(features, folder="parts"):
     # Aeron wants a newer CMake than some systems have.
     cmake = {"CMAKE": str(peers.wheel("cmake")[0] / "bin" / "cmake")} if "aeron" in features else {}
-    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet",
-                    "--manifest-path", str(HERE / "parts" / "Cargo.toml"),
-                    "--target-dir", str(WORK / folder), "--features", ",".join(features)],
-                   env={**os.environ, **cmake}, check=True, capture_output=True, text=True)
+    peers.build("cargo", "build", "--release", "--locked", "--quiet",
+                "--manifest-path", str(HERE / "parts" / "Cargo.toml"),
+                "--target-dir", str(WORK / folder), "--features", ",".join(features),
+                env={**os.environ, **cmake})
     return str(WORK / folder / "release" / "parts")
 
 
@@ -301,8 +301,7 @@ def main():
     WORK.mkdir(parents=True, exist_ok=True)
     if options.prefix is None:
         options.prefix = WORK / "memonet"
-        command = ["make", "--quiet", "install", f"PREFIX={options.prefix}"]
-        subprocess.run(command, cwd=ROOT, check=True)
+        peers.build("make", "--quiet", "install", f"PREFIX={options.prefix}", cwd=ROOT)
     rivals = Rivals(options.prefix.resolve())
     if options.build_only:
         return

@@ -11,6 +11,7 @@ medians. Each library gets the best of its settings, row by row. slices.py decid
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -65,7 +66,7 @@ class Peer:
 
 
 def memonet():
-    subprocess.run(["make", "--quiet", "install", f"PREFIX={WORK / 'memonet'}"], cwd=ROOT, check=True)
+    build("make", "--quiet", "install", f"PREFIX={WORK / 'memonet'}", cwd=ROOT)
     bin = WORK / "memonet" / "bin"
     version = output(str(bin / "memonet"), "--version").split()[-1]
     return Peer("memonet", version, [str(bin / "oshcc"), "-DWITH_SHMEM"],
@@ -98,7 +99,7 @@ def wheel(*packages):
     folder = WORK / packages[0]
     if not (folder / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", *packages], check=True)
+        build(str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", *packages)
         (folder / "ready").touch()
     listed = output(str(folder / "bin" / "pip"), "list", "--format=freeze", "--disable-pip-version-check")
     version = next(line.split("==")[1] for line in listed.splitlines() if line.startswith(packages[0] + "=="))
@@ -148,18 +149,33 @@ def intel():
 MAKERS = {"raw": raw, "memonet": memonet, "oshmem": oshmem, "mpich": mpich, "openmpi": openmpi, "intel": intel}
 
 
-def ended(command, environment, time_out):
-    """Exit status, output and errors of a command. When this ends otherwise, by time or by a signal, no process of the command's group is left."""
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+@contextlib.contextmanager
+def group(command, **options):
+    """A command in a process group of its own. When this ends before the command has, by time or by a signal, no process of the group is left."""
+    process = subprocess.Popen(command, text=True, process_group=0, **options)
     try:
-        out, err = process.communicate(timeout=time_out)
-        return process.returncode, out, err
-    except subprocess.TimeoutExpired as error:
-        raise OSError(f"not done after {time_out} s") from error
+        yield process
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+def ended(command, environment, time_out):
+    """Exit status, output and errors of a command."""
+    with group(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            out, err = process.communicate(timeout=time_out)
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"not done after {time_out} s") from error
+        return process.returncode, out, err
+
+
+def build(*command, **options):
+    """Runs a command that builds something."""
+    with group(command, stdin=subprocess.DEVNULL, **options) as process:
+        if process.wait():
+            raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def run(peer, npes, setting, arguments):

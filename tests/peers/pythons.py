@@ -43,7 +43,7 @@ def install(folder, *packages, **variables):
     pip = [str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
     command = [*pip, "--no-cache-dir", *packages]
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    subprocess.run(command, check=True, env={**os.environ, "PATH": path, **variables})
+    peers.build(*command, env={**os.environ, "PATH": path, **variables})
 
 
 def has(python, module):
@@ -62,8 +62,8 @@ def memonet(installed):
         oshcc = f"{folder / 'bin' / 'oshcc'} {SANDIA}"
         install(folder, "--no-binary", "shmem4py", "--no-deps", "shmem4py", OSHCC=oshcc)
     built = WORK / "bare"
-    subprocess.run(["cargo", "build", "-q", "--release"], cwd=HERE / "bare", check=True,
-                   env={**os.environ, "CARGO_TARGET_DIR": str(built)})
+    peers.build("cargo", "build", "-q", "--release", cwd=HERE / "bare",
+                env={**os.environ, "CARGO_TARGET_DIR": str(built)})
     place = next((folder / "lib").glob("python*")) / "site-packages" / "bare.abi3.so"
     place.write_bytes((built / "release" / "libbare.so").read_bytes())
     return folder, python

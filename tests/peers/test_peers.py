@@ -54,6 +54,19 @@ class Ended(unittest.TestCase):
         self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
         self.assertTrue(has_ended(child))
 
+    def test_no_build_is_left_after_a_signal(self):
+        code = f"import peers; peers.end_at_signals(); peers.build('sh', '-c', {LONG!r}, 'sh', {str(self.file)!r})"
+        process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(HERE)})
+        child = pid_in(self.file)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
+        self.assertTrue(has_ended(child))
+
+    def test_a_build_that_fails(self):
+        with self.assertRaises(subprocess.CalledProcessError):
+            peers.build("sh", "-c", "exit 3")
+        peers.build("true")
+
     def test_no_interference_is_left_after_a_signal(self):
         code = f"import peers, time; peers.end_at_signals()\nwith peers.Busy(True) as _: open({str(self.file)!r}, 'w').write('1'); time.sleep(600)"
         process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(HERE)})
