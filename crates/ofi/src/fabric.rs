@@ -104,6 +104,13 @@ impl Ofi {
         Ok(())
     }
 
+    /// Whether the PE has forked this process off: the lock may never be free, and what the network
+    /// knows is the PE's.
+    fn is_child(&self) -> bool {
+        let process = self.shared.process.load(Ordering::Relaxed);
+        process != 0 && process != this_process()
+    }
+
     /// The first call: this process is the PE, and gets its progress thread.
     #[cold]
     fn begin(&self, process: i32) -> Result<()> {
@@ -288,18 +295,25 @@ impl Ofi {
             let started = self
                 .until(pe, |hub| unsafe { Ok(hub.write(place, piece, copies, of)?.then_some(())) });
             if !matches!(started, Ok(Some(()))) {
-                self.lock().drop_batch(batch);
-                return started.map(|_| ());
+                self.lock().cut_batch(batch);
+                let sent = self.until_sent(pe, batch, until_sent && !copied);
+                return started.and(sent);
             }
             done += some;
         }
         self.lock().close_batch(batch);
-        if until_sent && !copied {
-            let sent = self.until(pe, |hub| Ok(hub.take_batch(batch).then_some(())));
-            self.lock().drop_batch(batch);
-            return sent.map(|_| ());
+        self.until_sent(pe, batch, until_sent && !copied)
+    }
+
+    /// Waits until a batch's operations are complete, if somebody is to wait for them: until then
+    /// they read the source.
+    fn until_sent(&self, pe: u32, batch: u64, is_waited_for: bool) -> Result<()> {
+        if !is_waited_for {
+            return Ok(());
         }
-        Ok(())
+        let sent = self.until(pe, |hub| Ok(hub.take_batch(batch).then_some(())));
+        self.lock().drop_batch(batch);
+        sent.map(|_| ())
     }
 
     /// # Safety
@@ -509,43 +523,37 @@ impl Fabric for Ofi {
 
     fn quiet(&self) -> Result<()> {
         self.enter()?;
-        let awaited = {
-            let mut hub = self.lock();
-            let awaited = hub.take_awaited();
-            awaited.iter().for_each(|&pe| hub.flush(pe));
-            awaited
-        };
+        let awaited = self.lock().flush_all();
         let mut result = Ok(());
         for pe in awaited {
             let quiet = self.until(pe, |hub| {
                 hub.flush(pe);
-                Ok(hub.peer(pe).is_quiet().then_some(()))
+                let peer = hub.peer(pe);
+                // Of one that has failed, nothing is awaited any more.
+                let has_failed = matches!(peer.state, State::Failed(_));
+                Ok((!has_failed && peer.is_quiet()).then_some(()))
             });
             result = result.and(quiet.map(|_| ()));
         }
-        let late = self.lock().late.take();
-        late.map_or(result, Err)
+        let mut hub = self.lock();
+        hub.forget_quiet();
+        hub.late.take().map_or(result, Err)
     }
 
     fn is_quiet(&self) -> Result<bool> {
         self.enter()?;
         let mut hub = self.lock();
-        let awaited = hub.take_awaited();
-        awaited.iter().for_each(|&pe| hub.flush(pe));
+        hub.flush_all();
         hub.pump();
         hub.settle();
-        let mut is_quiet = true;
-        for pe in awaited {
-            hub.flush(pe);
-            let failed = matches!(hub.peer(pe).state, State::Failed(_));
-            if failed {
+        for pe in hub.flush_all() {
+            if matches!(hub.peer(pe).state, State::Failed(_)) {
                 let error = hub.peer(pe).error();
                 hub.late.get_or_insert(error);
-            } else if !hub.peer(pe).is_quiet() {
-                hub.note_written(pe);
-                is_quiet = false;
             }
         }
+        hub.forget_quiet();
+        let is_quiet = hub.is_quiet();
         hub.late.take().map_or(Ok(is_quiet), Err)
     }
 
@@ -586,6 +594,9 @@ impl Fabric for Ofi {
     }
 
     fn remove_range(&self, range: Range<u64>) {
+        if self.is_child() {
+            return;
+        }
         let mut hub = self.lock();
         hub.memory.remove_range(&range);
         hub.forget_keys(0, range.start, range.end);
@@ -621,6 +632,9 @@ impl Fabric for Ofi {
     }
 
     fn close_part(&self, region: u32) {
+        if self.is_child() {
+            return;
+        }
         let mut hub = self.lock();
         hub.memory.close_part(region);
         hub.forget_keys(region, 0, u64::MAX);

@@ -408,11 +408,27 @@ impl Hub {
         }
     }
 
-    /// Peers that a quiet waits for; it notes again those for which it does not.
-    pub(crate) fn take_awaited(&mut self) -> Vec<u32> {
-        let awaited = std::mem::take(&mut self.awaited);
-        awaited.iter().for_each(|&pe| self.peers[pe as usize].is_awaited = false);
+    /// Peers that a quiet waits for: they are asked whether they have done all signals. Others may
+    /// wait for them at the same time.
+    pub(crate) fn flush_all(&mut self) -> Vec<u32> {
+        let awaited = self.awaited.clone();
+        awaited.iter().for_each(|&pe| self.flush(pe));
         awaited
+    }
+
+    /// Nothing is awaited of those where all is visible, or never will be.
+    pub(crate) fn forget_quiet(&mut self) {
+        let peers = &mut self.peers;
+        self.awaited.retain(|&pe| {
+            let peer = &mut peers[pe as usize];
+            peer.is_awaited = !peer.has_ended() && !peer.is_quiet();
+            peer.is_awaited
+        });
+    }
+
+    /// Whether nothing is awaited of any peer.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.awaited.is_empty()
     }
 
     /// Asks a peer whether it has done all signals, once its blocks are visible.
@@ -488,6 +504,14 @@ impl Hub {
     pub(crate) fn take_batch(&mut self, number: u64) -> bool {
         let is_over = self.batches.get(&number).is_some_and(Batch::is_over);
         is_over && self.batches.remove(&number).is_some()
+    }
+
+    /// Not all its operations could be started: nothing follows those that were.
+    pub(crate) fn cut_batch(&mut self, number: u64) {
+        if let Some(batch) = self.batches.get_mut(&number) {
+            batch.then = None;
+        }
+        self.close_batch(number);
     }
 
     /// Its operations' results are not wanted any more, nor what follows them.
@@ -784,7 +808,9 @@ impl Hub {
     fn has_broken(&mut self, pe: u32, why: String) {
         if self.peers[pe as usize].is_alive() {
             self.peers[pe as usize].state = State::Broken(Instant::now(), why);
-            self.broken.push(pe);
+            if !self.broken.contains(&pe) {
+                self.broken.push(pe);
+            }
         }
     }
 

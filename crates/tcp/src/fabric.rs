@@ -4,7 +4,7 @@ use crate::broker::Broker;
 use crate::forks;
 use crate::hub::Hub;
 use crate::patience::Patience;
-use crate::peer::State;
+use crate::peer::{Mark, State};
 use crate::prepared::Transfer;
 use crate::room::make_room;
 use crate::shared::Shared;
@@ -465,16 +465,18 @@ impl Fabric for Tcp {
 
     fn quiet(&self) -> Result<()> {
         self.enter()?;
-        let mut hub = self.lock();
+        let (mut hub, mut lost) = (self.lock(), None);
         if hub.flush() {
             hub.write_all();
-            let goals: Vec<(u32, u64)> = hub.goals().collect();
-            for (pe, goal) in goals {
-                hub = self.shared.wait(hub, pe, |peer| peer.link.acknowledged() >= goal);
+            let goals: Vec<Mark> = hub.goals().collect();
+            for goal in goals {
+                hub = self.shared.wait(hub, goal.pe, |peer| peer.has_reached(goal));
+                // Another thread that waits may have been told already.
+                lost = lost.or_else(|| hub.existing(goal.pe)?.lost(goal));
             }
             hub.forget_quiet();
         }
-        hub.late.take().map_or(Ok(()), Err)
+        hub.late.take().or(lost).map_or(Ok(()), Err)
     }
 
     fn quiet_all(&self) -> Result<()> {
@@ -551,7 +553,7 @@ impl Fabric for Tcp {
         let Some(mut hub) = (if skips { None } else { shared.hub.try_lock().ok() }) else {
             return false;
         };
-        if hub.has_broken() {
+        if hub.is_unsettled() {
             hub.settle();
         }
         let moved = match has_slept {

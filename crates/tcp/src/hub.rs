@@ -3,7 +3,7 @@
 
 use crate::broker::{Broker, Event};
 use crate::memory::Memory;
-use crate::peer::{Ended, Peer, State};
+use crate::peer::{Ended, Mark, Peer, State};
 use crate::pollers::{Pollers, Ready};
 use crate::socket::prepare;
 use crate::wire::{Came, Role};
@@ -31,6 +31,8 @@ const REST: u32 = 64;
 pub(crate) struct Hub {
     pub(crate) seat: Seat,
     broker: Box<dyn Broker>,
+    /// Why the broker says nothing any more, if so.
+    no_broker: Option<String>,
     record: Record,
     pub(crate) memory: Memory,
     peers: Vec<Option<Box<Peer>>>,
@@ -72,6 +74,7 @@ impl Hub {
             has_failed: Arc::default(),
             record: broker.record(),
             broker,
+            no_broker: None,
             buffer: vec![0; BUFFER].into(),
             with_output: Vec::new(),
             keeps_back: Default::default(),
@@ -132,10 +135,28 @@ impl Hub {
     }
 
     fn ask(&mut self, pe: u32) {
-        if let Err(error) = self.broker.connect(pe) {
-            return self.fail(pe, Some(error.to_string()));
+        let refused = match &self.no_broker {
+            Some(why) => Err(why.clone()),
+            None => self.broker.connect(pe).map_err(|error| error.to_string()),
+        };
+        match refused {
+            Ok(()) => self.known(pe).asked = true,
+            Err(why) => self.fail(pe, Some(why)),
         }
-        self.known(pe).asked = true;
+    }
+
+    /// The broker says nothing any more: whoever waits for a stream gets none.
+    fn lose_broker(&mut self, error: Error) {
+        // Its end is readable for ever.
+        self.pollers.forget(self.broker.fd());
+        let why = error.to_string();
+        self.no_broker = Some(why.clone());
+        self.late.get_or_insert(error);
+        for pe in 0..self.peers.len() as u32 {
+            if self.existing(pe).is_some_and(|peer| peer.asked) {
+                self.fail(pe, Some(why.clone()));
+            }
+        }
     }
 
     /// Records have been added for a peer: they are sent at once, or when there are enough of
@@ -308,10 +329,8 @@ impl Hub {
                 Ok(None) => return some,
                 Ok(Some(event)) => self.take_event(event),
                 Err(error) => {
-                    // Its end is readable for ever.
-                    self.pollers.forget(self.broker.fd());
-                    self.late.get_or_insert(error);
-                    return some;
+                    self.lose_broker(error);
+                    return true;
                 }
             }
             some = true;
@@ -359,8 +378,7 @@ impl Hub {
                     Some(socket) => self.attach(pe, socket, Role::Accepted), // S2
                     // Its agent may know that it has gone before this host's does.
                     None => {
-                        peer.state = State::Broken(Instant::now(), Some(why));
-                        self.broken.push(pe);
+                        self.has_broken(pe, Some(why));
                         self.seat.wake();
                     }
                 }
@@ -430,10 +448,15 @@ impl Hub {
             }
             // Another is made when there is something to send.
             Ended::Stream if in_order => self.peers[pe as usize] = None,
-            Ended::Stream => {
-                peer.state = State::Broken(Instant::now(), None);
-                self.broken.push(pe);
-            }
+            Ended::Stream => self.has_broken(pe, None),
+        }
+    }
+
+    /// There is no stream to a peer: `settle` finds out why.
+    fn has_broken(&mut self, pe: u32, why: Option<String>) {
+        self.known(pe).state = State::Broken(Instant::now(), why);
+        if !self.broken.contains(&pe) {
+            self.broken.push(pe);
         }
     }
 
@@ -443,7 +466,7 @@ impl Hub {
         let peer = self.known(pe);
         peer.state = State::Failed(why);
         peer.aside = None;
-        let loses = !peer.link.is_idle();
+        let loses = peer.link.loses();
         peer.link.end();
         let error = peer.error();
         if loses {
@@ -457,7 +480,7 @@ impl Hub {
     /// The pairs that have failed, with their errors.
     pub(crate) fn failed(&self) -> Vec<(u32, Error)> {
         let peers = self.peers.iter().flatten();
-        let failed = peers.filter(|peer| matches!(peer.state, State::Failed(_)));
+        let failed = peers.filter(|peer| peer.has_failed());
         failed.map(|peer| (peer.pe, peer.error())).collect()
     }
 
@@ -473,7 +496,7 @@ impl Hub {
     }
 
     /// Whether there are broken streams of which nobody knows why.
-    pub(crate) fn has_broken(&self) -> bool {
+    pub(crate) fn is_unsettled(&self) -> bool {
         !self.broken.is_empty()
     }
 
@@ -530,6 +553,9 @@ impl Hub {
     /// Asks a peer for an acknowledgement, if that is missing.
     pub(crate) fn flush_to(&mut self, pe: u32) {
         let Some(peer) = &mut self.peers[pe as usize] else { return };
+        if peer.has_ended() {
+            return;
+        }
         peer.link.flush();
         if !peer.link.is_empty() {
             self.note_output(pe);
@@ -549,9 +575,8 @@ impl Hub {
     }
 
     /// What peers have to acknowledge.
-    pub(crate) fn goals(&self) -> impl Iterator<Item = (u32, u64)> {
-        let goal = |&pe| Some((pe, self.existing(pe)?.link.needed()));
-        self.awaited.iter().filter_map(goal)
+    pub(crate) fn goals(&self) -> impl Iterator<Item = Mark> {
+        self.awaited.iter().filter_map(|&pe| self.existing(pe).map(Peer::mark))
     }
 
     /// Nothing is awaited of those that have acknowledged all, or never will.
@@ -559,8 +584,7 @@ impl Hub {
         let peers = &mut self.peers;
         self.awaited.retain(|&pe| {
             let Some(peer) = &mut peers[pe as usize] else { return false };
-            let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
-            peer.is_awaited = !ends && peer.link.is_needed();
+            peer.is_awaited = !peer.has_ended() && peer.link.is_needed();
             peer.is_awaited
         });
     }

@@ -1,7 +1,7 @@
 //! Calls that wait for a peer: how they pass the time.
 
 use crate::hub::Hub;
-use crate::peer::{Peer, State};
+use crate::peer::Peer;
 use crate::shared::Shared;
 use memonet_core::unstable::monotonic;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -87,8 +87,7 @@ impl Shared {
         loop {
             // One whose stream ended in order owes nothing; there may be another one since.
             let waits = hub.existing(pe).is_some_and(|peer| {
-                let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
-                Some(peer.number) == number && !ends && !is_done(peer)
+                Some(peer.number) == number && !peer.has_ended() && !is_done(peer)
             });
             if !waits {
                 break;

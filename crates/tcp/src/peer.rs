@@ -111,6 +111,11 @@ impl Peer {
         matches!(self.state, State::Alive) && !chosen
     }
 
+    /// Whether nothing will come of it any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, State::Gone(_) | State::Failed(_))
+    }
+
     /// The end of all that was written to it so far.
     pub(crate) fn mark(&self) -> Mark {
         Mark { pe: self.pe, number: self.number, needed: self.link.needed() }
@@ -119,8 +124,13 @@ impl Peer {
     /// Whether what ends at a mark is visible, or the peer is lost. A link that has ended in order
     /// had all acknowledged.
     pub(crate) fn has_reached(&self, end: Mark) -> bool {
-        let is_lost = matches!(self.state, State::Gone(_) | State::Failed(_));
-        is_lost || self.number != end.number || self.link.acknowledged() >= end.needed
+        self.has_ended() || self.number != end.number || self.link.acknowledged() >= end.needed
+    }
+
+    /// The pair's error, if it has failed before what ends at a mark was visible.
+    pub(crate) fn lost(&self, end: Mark) -> Option<Error> {
+        let is_lost = self.number == end.number && self.link.acknowledged() < end.needed;
+        (is_lost && self.has_failed()).then(|| self.error())
     }
 
     /// Whether the pair has failed.

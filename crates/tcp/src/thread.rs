@@ -100,7 +100,7 @@ fn sleep(shared: &Shared) -> bool {
         hub.write_all();
         hub.want_writes();
         hub.thread_sleeps = true;
-        hub.has_broken()
+        hub.is_unsettled()
     };
     let fd = shared.pollers.fd();
     // Interrupted, it looks for nothing.

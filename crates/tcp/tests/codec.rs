@@ -288,3 +288,50 @@ fn what_is_not_allowed_is_refused() {
     assert_eq!((answers, theirs.word(0)), ([3, 3, 0], 5));
     theirs.check();
 }
+
+/// What acknowledges a write that was refused comes behind the refusal: a quiet that it completes
+/// knows.
+#[test]
+fn a_refusal_comes_before_what_acknowledges_it() {
+    let (mine, theirs) = (Memory::new(BYTES), Memory::new(BYTES));
+    let (closed, open) = (Place { region: 1, offset: 0 }, Place { region: 0, offset: 0 });
+    let mut answer = [0u64; 2];
+    let into = answer.as_mut_ptr();
+    type Ask<'a> = &'a dyn Fn(&mut Link);
+    // SAFETY: the answer lives as long as the links.
+    let asks: [(Ask<'_>, Kind); 3] = unsafe {
+        [
+            (&|link| _ = link.update(open, 8, AtomicOp::Add, 1, into), Kind::Word),
+            (&|link| _ = link.get(open, into.cast(), 8), Kind::Data),
+            (&|link| _ = link.get(closed, into.cast(), 8), Kind::Refused),
+        ]
+    };
+    for (ask, kind) in asks {
+        let mut here = Link::new(0, 1, Role::Accepted);
+        let mut there = Link::new(1, 0, Role::Accepted);
+        carry(&mut there, &mut here, &mine);
+        here.store(closed, 8, 1);
+        ask(&mut here);
+        carry(&mut here, &mut there, &theirs);
+        let mut stream = VecDeque::new();
+        while take(&mut there, usize::MAX, &mut stream) > 0 {}
+        let bytes = stream.make_contiguous();
+        let header = |nth| Header::from_bytes(bytes[nth * HEADER..].first_chunk().unwrap());
+        let (first, second) = (header(0).unwrap(), header(1).unwrap());
+        assert_eq!((first.kind, first.aux, second.kind), (Kind::Refused, 0, kind));
+    }
+}
+
+/// Memory beside a block that is to be sent is not the block's.
+#[test]
+fn neighbours_of_a_block_may_go() {
+    const LEN: usize = 64 << 10;
+    let source = vec![7u8; 3 * LEN];
+    let mut link = Link::new(0, 1, Role::Accepted);
+    // SAFETY: the source outlives the link.
+    unsafe { link.put(Place { region: 0, offset: 0 }, source[LEN..].as_ptr(), LEN) };
+    assert!(!link.withdraw(source.as_ptr(), LEN), "below");
+    assert!(!link.withdraw(source[2 * LEN..].as_ptr(), LEN), "above");
+    assert!(link.withdraw(source.as_ptr(), LEN + 1));
+    assert!(link.withdraw(source[2 * LEN - 1..].as_ptr(), LEN));
+}

@@ -226,11 +226,10 @@ fn nobody_can_connect() {
     assert!(said.contains("a firewall"), "{said}");
 }
 
-/// A broker whose streams lead to nobody but the test, which plays the peer: it answers a request,
-/// and leaves in order with the same bytes.
-struct LastWords(Clerk);
+/// A broker whose streams lead to nobody but the test, which plays the peer.
+struct Played(Clerk, fn(UnixStream, u32));
 
-impl Broker for LastWords {
+impl Broker for Played {
     fn record(&self) -> Record {
         self.0.record()
     }
@@ -240,9 +239,9 @@ impl Broker for LastWords {
     }
 
     fn connect(&self, pe: u32) -> Result<()> {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let ((ours, theirs), play) = (UnixStream::pair().unwrap(), self.1);
         self.0.exchange.tell(self.0.me, Event::Connected { pe, socket: ours.into() });
-        std::thread::spawn(move || answer_and_leave(theirs, pe));
+        std::thread::spawn(move || play(theirs, pe));
         Ok(())
     }
 
@@ -255,6 +254,7 @@ impl Broker for LastWords {
     }
 }
 
+/// Answers a request, and leaves in order with the same bytes.
 fn answer_and_leave(mut socket: UnixStream, pe: u32) {
     let (memory, mut link) = (Memory::new(64), Link::new(pe, 0, Role::Accepted));
     let (mut came, mut bytes, mut sent) = (VecDeque::new(), [0; 256], VecDeque::new());
@@ -278,16 +278,8 @@ fn an_answer_before_the_end_counts() {
     for round in 0..100 {
         // PE 1 has no region 1.
         let region = round % 2;
-        let exchange = Exchange::new(2, 1, 0, false);
-        let heard = Arc::new(Mutex::new(None));
-        let outcome = heard.clone();
-        let options = JobOptions::new().fabric(move |seat: &Seat| {
-            let clerk = Clerk { exchange: exchange.clone(), me: seat.pe() as u32 };
-            if seat.pe() == 1 {
-                return Ok(Box::new(Tcp::new(seat, Box::new(clerk))?));
-            }
-            let tcp = Tcp::new(seat, Box::new(LastWords(clerk)))?;
-            let (from, mut bytes) = (FarAddress { pe: 1, region, offset: 0 }, [7; 8]);
+        let heard = of_one_that_is_played(answer_and_leave, move |tcp| {
+            let (from, mut bytes) = (FarAddress { region, ..WORD }, [7; 8]);
             let done = AtomicBool::new(false);
             let got = std::thread::scope(|scope| {
                 // It reads the end before the thread that asked has seen the answer.
@@ -301,17 +293,139 @@ fn an_answer_before_the_end_counts() {
                 done.store(true, Ordering::Relaxed);
                 got
             });
-            *outcome.lock().unwrap() = Some((got, bytes));
-            Ok(Box::new(tcp))
+            (got, bytes)
         });
-        Job::threads_with(&options, 2, |_| ()).unwrap();
-        let heard = heard.lock().unwrap().take().expect("PE 0 has asked");
         match heard {
             (Ok(()), bytes) if region == 0 => assert_eq!(bytes, [0; 8]),
             (Err(error), _) if region == 1 && error.to_string().contains("refused") => {}
             (got, _) => panic!("{round}: {got:?}"),
         }
     }
+}
+
+/// Greets, reads for a while without a word, and is gone.
+fn listen_and_break(mut socket: UnixStream, pe: u32) {
+    let (mut link, mut sent) = (Link::new(pe, 0, Role::Accepted), VecDeque::new());
+    take(&mut link, usize::MAX, &mut sent);
+    socket.write_all(sent.make_contiguous()).unwrap();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(100) {
+        let some = socket.read(&mut [0; 256]).unwrap();
+        assert!(some > 0, "the PE closed the stream");
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// What PE 0 says of PE 1, which [`Played`] plays.
+fn of_one_that_is_played<R: Send + 'static>(
+    play: fn(UnixStream, u32),
+    say: impl Fn(&Tcp) -> R + Send + Sync + 'static,
+) -> R {
+    let exchange = Exchange::new(2, 1, 0, false);
+    let heard = Arc::new(Mutex::new(None));
+    let said = heard.clone();
+    let options = JobOptions::new().fabric(move |seat: &Seat| {
+        let clerk = Clerk { exchange: exchange.clone(), me: seat.pe() as u32 };
+        if seat.pe() == 1 {
+            return Ok(Box::new(Tcp::new(seat, Box::new(clerk))?));
+        }
+        let tcp = Tcp::new(seat, Box::new(Played(clerk, play)))?;
+        *said.lock().unwrap() = Some(say(&tcp));
+        Ok(Box::new(tcp))
+    });
+    Job::threads_with(&options, 2, |_| ()).unwrap();
+    heard.lock().unwrap().take().expect("PE 0 has said it")
+}
+
+const WORD: FarAddress = FarAddress { pe: 1, region: 0, offset: 0 };
+
+/// Each thread that waits for its writes learns that they are lost.
+#[test]
+fn all_quiets_of_a_pair_that_fails() {
+    let quiets = of_one_that_is_played(listen_and_break, |tcp| {
+        let both = Barrier::new(2);
+        let quiet = || {
+            tcp.store(WORD, 8, 1);
+            both.wait();
+            tcp.quiet()
+        };
+        let quiets = std::thread::scope(|scope| {
+            let all = [scope.spawn(quiet), scope.spawn(quiet)];
+            all.map(|thread| thread.join().unwrap().is_err())
+        });
+        (quiets, tcp.quiet().is_ok())
+    });
+    assert_eq!(quiets, ([true, true], true));
+}
+
+/// A notification that is lost says nothing at a quiet (F7): waits that depend on it end otherwise.
+#[test]
+fn a_lost_notification_is_no_lost_write() {
+    let quiet = of_one_that_is_played(listen_and_break, |tcp| {
+        tcp.notify(WORD, 8, 1).unwrap();
+        let start = Instant::now();
+        while tcp.unreachable().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            tcp.progress();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        tcp.quiet().map_err(|error| error.to_string())
+    });
+    assert_eq!(quiet, Ok(()));
+}
+
+/// A broker that breaks.
+struct Broken(Clerk);
+
+impl Broker for Broken {
+    fn record(&self) -> Record {
+        self.0.record()
+    }
+
+    fn host_addresses(&self) -> Vec<SocketAddrV4> {
+        Vec::new()
+    }
+
+    fn connect(&self, pe: u32) -> Result<()> {
+        // Something that makes its end readable.
+        let why = "never told".into();
+        self.0.exchange.tell(self.0.me, Event::Refused { pe, why });
+        Ok(())
+    }
+
+    fn next(&self) -> Result<Option<Event>> {
+        Err(Error::Fabric { fabric: "tcp", problem: "no descriptor is left".into(), call: None })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// Whoever waits for a stream from a broker that has failed is told, and so is whoever asks later.
+#[test]
+fn nobody_waits_for_a_broken_broker() {
+    let exchange = Exchange::new(3, 1, 100, false);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let said = heard.clone();
+    let options = JobOptions::new().fabric(move |seat: &Seat| {
+        let clerk = Clerk { exchange: exchange.clone(), me: seat.pe() as u32 };
+        if seat.pe() > 0 {
+            return Ok(Box::new(Tcp::new(seat, Box::new(clerk))?));
+        }
+        let tcp = Tcp::new(seat, Box::new(Broken(clerk)))?;
+        for pe in [1, 2] {
+            let mut word = 0u64;
+            // SAFETY: a local word.
+            let got = unsafe { tcp.get(FarAddress { pe, ..WORD }, (&raw mut word).cast(), 8) };
+            said.lock().unwrap().push(got.unwrap_err().to_string());
+        }
+        Ok(Box::new(tcp))
+    });
+    Job::threads_with(&options, 3, |_| ()).unwrap();
+    let heard = heard.lock().unwrap();
+    assert!(heard.iter().all(|said| said.contains("no descriptor is left")), "{heard:?}");
 }
 
 /// A wait for a PE to which there is no stream ends, and says why.

@@ -15,6 +15,7 @@ on_every_fabric!(
     a_barrier_for_each_thread,
     barriers_made_at_once,
     writes_and_quiet_at_once,
+    a_quiet_beside_another,
     remotes_come_and_go_beside_collective_calls,
     last_handles_go_in_other_threads,
 );
@@ -217,6 +218,37 @@ fn writes_and_quiet_at_once(setup: Setup) {
                 }
                 Ok(())
             })?;
+            job.barrier()
+        });
+    }
+}
+
+/// A quiet completes what any thread of the PE has written, also while another one waits for that.
+fn a_quiet_beside_another(setup: Setup) {
+    const LEN: usize = 256 << 10;
+    for run in setup.runs(&[2]) {
+        run.job(|job| {
+            let (source, target) = (job.window::<u64>(LEN)?, job.window::<u64>(LEN)?);
+            for round in 1..if job.pe() == 0 { 10 } else { 0 } {
+                source.fill(0..LEN, round);
+                let is_written = AtomicBool::new(false);
+                std::thread::scope(|scope| -> Result<()> {
+                    let other = scope.spawn(|| {
+                        eventually("the other's put", || is_written.load(Ordering::Acquire));
+                        job.quiet()?;
+                        // So the source may be changed.
+                        source.fill(0..LEN, 0);
+                        Ok(())
+                    });
+                    target.put_nbi(1, 0, &source, 0..LEN)?;
+                    is_written.store(true, Ordering::Release);
+                    job.quiet()?;
+                    other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })?;
+                let mut copy = vec![0; LEN];
+                target.get(1, 0, &mut copy)?;
+                assert!(copy.iter().all(|&word| word == round), "round {round}");
+            }
             job.barrier()
         });
     }

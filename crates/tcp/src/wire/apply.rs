@@ -83,9 +83,7 @@ impl Link {
             // W6.
             fence(Ordering::SeqCst);
         }
-        if std::mem::take(&mut self.inbox.refuses) {
-            self.push(Kind::Refused, 0, Place { region: 0, offset: 0 }, 0);
-        }
+        self.tell_refusal();
         if self.inbox.owed {
             self.inbox.owed = false;
             let applied = self.inbox.applied;
@@ -225,8 +223,18 @@ impl Link {
         right.then_some(()).ok_or(Bad::Requests)
     }
 
+    /// Says that a write was refused. Whatever acknowledges that write comes later: a quiet that it
+    /// completes knows.
+    #[inline]
+    fn tell_refusal(&mut self) {
+        if std::mem::take(&mut self.inbox.refuses) {
+            self.push(Kind::Refused, 0, Place { region: 0, offset: 0 }, 0);
+        }
+    }
+
     /// A request that is not allowed is answered by that.
     fn refuse_request(&mut self) {
+        self.tell_refusal();
         self.inbox.applied += 1;
         self.push(Kind::Refused, 1, Place { region: 0, offset: 0 }, 0);
     }
@@ -250,6 +258,7 @@ impl Link {
             // W6.
             fence(Ordering::SeqCst);
         }
+        self.tell_refusal();
         self.push(Kind::Data, 0, Place { region: 0, offset: 0 }, len as u64);
         // SAFETY: W7: the place is there, and by W9 it stays.
         unsafe { self.payload(from, len, COPIED_ANSWER) };
@@ -287,6 +296,7 @@ impl Link {
             unsafe { shm::fetch_op(at, size, op, header.value) }
         };
         self.applied(came);
+        self.tell_refusal();
         self.push(Kind::Word, 0, Place { region: 0, offset: 0 }, old);
         Ok(())
     }

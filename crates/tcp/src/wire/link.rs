@@ -343,6 +343,12 @@ impl Link {
         self.requests.is_empty() && self.counted == self.acknowledged && !self.inbox.is_within()
     }
 
+    /// Whether the end of the stream loses what a quiet is to report. Callers of requests are told
+    /// by themselves.
+    pub fn loses(&self) -> bool {
+        self.needed.saturating_sub(self.acknowledged) > self.requests.len() as u64
+    }
+
     /// Whether nobody needs this link any more: it is over, and callers know what was refused.
     pub fn is_over(&self) -> bool {
         self.is_closed() && self.is_idle() && self.is_empty() && self.refused.is_empty()

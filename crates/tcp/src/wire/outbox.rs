@@ -168,7 +168,7 @@ impl Outbox {
         self.parts.iter().any(|part| match part {
             Part::Own(_) => false,
             Part::Elsewhere(piece) => {
-                (piece.start as usize) < end && start as usize <= piece.start as usize + piece.len
+                (piece.start as usize) < end && (start as usize) < piece.start as usize + piece.len
             }
         })
     }
