@@ -15,6 +15,10 @@ fn main() -> Result<()> {
     }
     shared_data(&job, &job.window(2)?)?;
     regions(&job)?;
+    // On a simulated machine, a PE waits with all of its threads.
+    if std::env::args().nth(1).is_none_or(|machine| machine != "simulated") {
+        allocations(&job, &job.window(1)?)?;
+    }
     messages(&job)?;
     channels(&job)
 }
@@ -99,6 +103,24 @@ fn regions(job: &Job) -> Result<()> {
     region.barrier()?;
     assert_eq!(region.read(0..1)?.get(0), 5);
     job.barrier()
+}
+
+/// Of PE 0, another thread waits in the same call at the fork.
+fn allocations(job: &Job, words: &Window<u64>) -> Result<()> {
+    if job.pe() == 1 {
+        words.wait_until(0, Cmp::Eq, 1)?;
+        return job.window::<u64>(1).map(drop);
+    }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| job.window::<u64>(1).map(drop));
+        std::thread::sleep(Duration::from_millis(50));
+        in_a_child(|| {
+            refused(job.window::<u64>(1));
+            refused(Mutex::new(job, &0u64));
+        });
+        words.remote(1, 0)?.store(1);
+        other.join().expect("no panic")
+    })
 }
 
 /// PE 0 is two steps on when a copy of its barrier, made in the midst of the first, is dropped.

@@ -93,14 +93,14 @@ fn a_forked_child_ends_the_job_and_its_parent() {
 #[test]
 fn a_child_has_only_copies() {
     let program = common::example("copies");
-    for options in [
-        &[][..],
-        &["--fabric", "far"],
-        &["--fabric", "tcp"],
-        &["--env", "MEMONET_CHECK=1"],
-        &["--machine", "rdma-100g"],
+    for (options, machine) in [
+        (&[][..], "real"),
+        (&["--fabric", "far"], "real"),
+        (&["--fabric", "tcp"], "real"),
+        (&["--env", "MEMONET_CHECK=1"], "real"),
+        (&["--machine", "rdma-100g"], "simulated"),
     ] {
-        let ended = run(&[options, &["-n", "2", &program]].concat());
+        let ended = run(&[options, &["-n", "2", &program, machine]].concat());
         assert_eq!((ended.status, &*ended.stderr), (0, ""), "{options:?}: {ended:?}");
     }
     let tree = ["--env", "MEMONET_MULTICAST=tree", "--env", "MEMONET_BARRIER=dissemination"];

@@ -6,6 +6,7 @@ use crate::base::element::ElementName;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{CollectiveRequest, MAX_WINDOWS, SystemArea};
 use crate::base::shm;
+use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::ObjectKind;
 use crate::job::heap::{Block, Heap};
@@ -69,6 +70,8 @@ impl<'a> Collective<'a> {
     /// # Errors
     /// [`Error::Misuse`] while another thread of this PE is in a barrier of the world's.
     pub(crate) fn begin(pe: &'a Arc<Pe>, world: &'a Team) -> Result<Self> {
+        // In a child that a thread in such a call has not forked, the heap stays locked for ever.
+        ending::refuse_child(pe)?;
         world.note_call(0);
         let heap = pe.layer::<OwnHeap>().heap();
         let meeting = world.split_barrier().hold()?;

@@ -14,6 +14,9 @@
 //! * A4: *No thread waits for itself.* Waits call the relay, and a PE that finalises calls it in a
 //!   wait. So the relay waits for nothing: neither for a PE behind whose link is late, which a
 //!   later call finds, nor for a thread that has the list, as that one relays.
+//! * A5: *The word stays a lock.* A place keeps the window that has the lock's word, which is freed
+//!   once all PEs have dropped it: the relay writes into nothing else. A PE that has finalised
+//!   keeps none, as windows keep their PE.
 
 use super::lock::Queue;
 use crate::base::error::Quick;
@@ -23,12 +26,18 @@ use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Relay;
 use crate::wait::{self, Awaiting, Terms};
+use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// What keeps a lock's word what it is.
+pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
 /// A place that nobody waits in.
 pub(crate) struct Place {
     /// The lock's offset.
     offset: u64,
+    /// A5. A program in C keeps the word itself.
+    _keeper: Option<Keeper>,
     /// The PE before.
     pub(super) before: usize,
     /// Whether a PE is known to come behind, which may not have linked itself yet.
@@ -50,13 +59,14 @@ impl Layer for List {
     }
 }
 
-/// Waits for the lock at `offset`. Where that fails, leaves the place of this PE in the queue.
+/// Waits for the lock at `offset`. Where that fails, leaves the place of this PE in the queue, with
+/// the lock's keeper.
 #[inline]
-pub(crate) fn set(pe: &Arc<Pe>, offset: u64) -> Quick<()> {
+pub(crate) fn set(pe: &Arc<Pe>, offset: u64, keeper: impl FnOnce() -> Option<Keeper>) -> Quick<()> {
     let queue = Queue::new(pe, offset);
     queue.set().inspect_err(|_| {
         if let Some(before) = queue.abandoned_behind() {
-            leave(pe, Place { offset, before, is_followed: false });
+            leave(pe, Place { offset, _keeper: keeper(), before, is_followed: false });
         }
     })
 }
@@ -86,11 +96,14 @@ impl Relay for LeftPlaces {
 /// Waits until this PE, which leaves the job, is in no queue that somebody may depend on.
 pub(crate) fn leave_none(pe: &Pe) -> Quick<()> {
     let Some(list) = pe.layer::<List>().0.get() else { return Ok(()) };
-    wait::until(pe, Terms::forever(Awaiting::Leave), || {
+    let left = wait::until(pe, Terms::forever(Awaiting::Leave), || {
         list.relay();
         let is_needed = |place: &Place| !Queue::new(pe, place.offset).is_broken(); // A3
         (!lock(&list.places).iter().any(is_needed)).then_some(())
-    })
+    });
+    // A5.
+    drop(std::mem::take(&mut *lock(&list.places)));
+    left
 }
 
 #[cfg(all(test, not(loom)))]

@@ -4,7 +4,7 @@ use super::{Inner, Window};
 use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shows;
-use crate::sync::left_place;
+use crate::sync::left_place::{self, Keeper};
 use crate::sync::lock::{AtOnce, Queue};
 use std::panic::Location;
 use std::sync::Arc;
@@ -101,7 +101,8 @@ impl Lock {
             return Ok(Held { lock: self });
         }
         self.window.pe.waiting_call("Lock::lock", Some(self.window.made), || {
-            left_place::set(&self.window.pe, self.offset)?;
+            let keeper = || Some(self.window.clone() as Keeper);
+            left_place::set(&self.window.pe, self.offset, keeper)?;
             Ok(Held { lock: self })
         })
     }

@@ -481,6 +481,9 @@ impl Restricted {
 
 impl Drop for Restricted {
     fn drop(&mut self) {
+        if ending::refuse_child(&self.pe).is_err() {
+            return; // the network knows the PE's, which is there still
+        }
         self.tell_recorder(false);
         if self.pe.has_fabric() {
             // Writes under way may still use the mappings.

@@ -106,7 +106,7 @@ impl Transfer {
     ///
     /// # Errors
     /// As for [`Window::signal`]; [`Misuse`](Error::Misuse) when `signals` belongs to another job,
-    /// or to another PE of this one.
+    /// or to another PE of this one, and while a start is under way.
     pub fn with_signal(
         mut self,
         signals: &Window<u64>,
@@ -115,6 +115,11 @@ impl Transfer {
         value: u64,
     ) -> Result<Self> {
         check_together(&*self.window.pe, signals)?;
+        if self.under_way {
+            return Err(Error::misuse(
+                "a transfer gets its signal while a start is under way; wait for that first",
+            ));
+        }
         let target = signals.target(self.pe, index, 1, signal_access(op))?;
         self.signal = Some((target, op, value));
         self._signal_window = Some(signals.inner.clone());

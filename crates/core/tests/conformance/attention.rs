@@ -15,10 +15,12 @@ on_every_fabric!(
     [also on recorded, copying]
     every_wait_is_interrupted,
     an_interrupted_collective_ends_its_team,
+    an_interrupted_allocation_ends_the_world,
     an_interrupted_phase_goes_on,
     a_place_in_a_queue_is_given_up,
     a_lock_passes_over_a_left_place,
     a_left_place_is_passed_over_at_the_end,
+    a_left_place_keeps_its_window,
     a_hook_sees_what_the_wait_is_for,
     a_hook_may_let_the_wait_go_on,
     another_pe_calls;
@@ -80,6 +82,27 @@ fn an_interrupted_collective_ends_its_team(setup: Setup) {
             // The other team still works.
             other.expect("a member").barrier()?;
             job.barrier()
+        });
+    }
+}
+
+/// Whoever goes on would meet the others in another call.
+fn an_interrupted_allocation_ends_the_world(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let meeting = Meeting::new(run.npes);
+        run.job(move |job| {
+            job.barrier()?;
+            meeting.meet();
+            if job.pe() == 0 {
+                job.attention().call();
+                assert!(is_interrupted(job.window::<u64>(8)));
+                job.attention().dismiss();
+                for again in [job.barrier(), job.window::<u64>(8).map(drop)] {
+                    assert!(matches!(again, Err(Error::Misuse { .. })), "{again:?}");
+                }
+            }
+            meeting.meet();
+            Ok(())
         });
     }
 }
@@ -183,6 +206,37 @@ fn a_left_place_is_passed_over_at_the_end(setup: Setup) {
             drop(held);
             drop(lock.lock()?);
             Ok(())
+        });
+    }
+}
+
+/// Nothing else gets the memory of a lock in whose queue a PE stands.
+fn a_left_place_keeps_its_window(setup: Setup) {
+    for run in setup.runs(&[2]) {
+        let meeting = Meeting::new(run.npes);
+        run.job(move |job| {
+            let words = job.window::<u64>(2)?;
+            let lock = words.lock(0)?;
+            if job.pe() == 1 {
+                std::mem::forget(lock.lock()?);
+            }
+            meeting.meet();
+            if job.pe() == 0 {
+                job.attention().call();
+                assert!(is_interrupted(lock.lock()));
+                job.attention().dismiss();
+            }
+            drop(lock);
+            words.free()?;
+            let others = job.window::<u64>(2)?;
+            others.fill(0..2, u64::MAX);
+            job.barrier()?;
+            if job.pe() == 1 {
+                nap(Duration::from_millis(20));
+            }
+            job.barrier()?;
+            assert_eq!(others.to_vec(), [u64::MAX; 2]);
+            job.barrier()
         });
     }
 }

@@ -12,6 +12,7 @@ on_every_fabric!(
     many_at_once,
     with_a_signal,
     a_second_start_is_refused,
+    a_late_signal_is_refused,
     transfers_keep_their_windows,
     within_one_part,
     ; with threads of their own:
@@ -150,6 +151,25 @@ fn with_a_signal(setup: Setup) {
 }
 
 /// A fabric may complete a start at any moment; a refused start changes nothing.
+/// While a start is under way, there is nothing else to prepare.
+fn a_late_signal_is_refused(setup: Setup) {
+    for run in setup.runs(&[2]) {
+        run.job(|job| {
+            let (source, target) = (job.window::<u64>(4)?, job.window::<u64>(5)?);
+            if job.pe() == 0 {
+                let mut transfer = target.prepare(1, 0, &source, 0..4)?;
+                transfer.start()?;
+                let signalled = transfer.with_signal(&target, 4, SignalOp::Add, 1);
+                match signalled {
+                    Ok(_) => assert!(job.is_near(1), "a near start is over at once"),
+                    Err(error) => assert!(matches!(error, Error::Misuse { .. }), "{error}"),
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
 fn a_second_start_is_refused(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {

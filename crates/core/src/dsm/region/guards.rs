@@ -2,6 +2,7 @@
 
 use crate::base::shm::{self, Plain};
 use crate::base::shows;
+use crate::endpoint::ending;
 use std::ops::Range;
 
 use super::Region;
@@ -184,7 +185,10 @@ impl<T: Plain> Writing<'_, T> {
 
 impl<T: Plain> Drop for Writing<'_, T> {
     fn drop(&mut self) {
-        if let Some(pages) = &self.region.pages {
+        // A forked child's copy of the pages may be locked for ever.
+        if let Some(pages) = &self.region.pages
+            && ending::refuse_child(&self.region.pe).is_ok()
+        {
             pages.written(self.region.pages_of(&self.range));
         }
     }

@@ -60,6 +60,7 @@ use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 pub(crate) use at_once::AtOnce;
 use relayed::Relayed;
+use std::cell::Cell;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -517,7 +518,10 @@ impl Barrier {
     /// # Errors
     /// [`Error::Misuse`] while another thread is in this barrier.
     pub(crate) fn hold(&self) -> Result<Whole<'_>> {
-        if self.take() { Ok(Whole(self)) } else { Err(*two_threads()) }
+        if !self.take() {
+            return Err(*two_threads());
+        }
+        Ok(Whole { barrier: self, is_over: Cell::new(false) })
     }
 
     /// Arrives at the next phase. This PE's earlier writes are visible at their targets before any
@@ -957,13 +961,24 @@ fn two_threads() -> Box<Error> {
 }
 
 /// A barrier that one call keeps for itself; see [`Barrier::hold`].
-pub(crate) struct Whole<'a>(&'a Barrier);
+pub(crate) struct Whole<'a> {
+    barrier: &'a Barrier,
+    /// Whether the call was interrupted, so that nobody may use the barrier any more.
+    is_over: Cell<bool>,
+}
 
 impl Whole<'_> {
     /// Arrives and waits. An error of the program's earlier writes surfaces at a later call: it
     /// must not end this call at one PE alone.
     pub(crate) fn pass(&self) -> Result<()> {
-        let barrier = self.0;
+        self.arrive_and_wait().inspect_err(|error| {
+            self.barrier.end_if_interrupted(error);
+            self.is_over.set(matches!(error, Error::Interrupted { .. }));
+        })
+    }
+
+    fn arrive_and_wait(&self) -> Result<()> {
+        let barrier = self.barrier;
         by_way!(barrier, way => {
             if let Some(passed) = barrier.pass_by_errand(way) {
                 return Ok(passed?);
@@ -978,13 +993,15 @@ impl Whole<'_> {
 
     /// The phase that the next [`pass`](Self::pass) completes.
     pub(crate) fn next_phase(&self) -> u64 {
-        self.0.phase() + 1
+        self.barrier.phase() + 1
     }
 }
 
 impl Drop for Whole<'_> {
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Release);
+        if !self.is_over.get() {
+            self.barrier.busy.store(false, Ordering::Release);
+        }
     }
 }
 

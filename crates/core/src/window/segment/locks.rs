@@ -19,7 +19,7 @@ impl Segment {
     #[inline]
     pub unsafe fn lock_set(&self, offset: u64) -> Result<()> {
         self.check_lock(offset)?;
-        Ok(left_place::set(&self.pe, offset)?)
+        Ok(left_place::set(&self.pe, offset, || None)?)
     }
 
     /// [`lock_set`](Self::lock_set) where that takes no waiting and nothing else: near, and for a
