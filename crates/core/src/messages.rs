@@ -178,8 +178,8 @@ impl Messages {
         })
     }
 
-    /// [`send`](Self::send), if there is room and no other thread of this PE is just sending to that
-    /// PE; false otherwise.
+    /// [`send`](Self::send), if there is room and no other thread of this PE is sending to that PE;
+    /// false otherwise.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
