@@ -525,7 +525,7 @@ impl Fabric for Ofi {
         self.enter()?;
         let awaited = self.lock().flush_all();
         let mut result = Ok(());
-        for pe in awaited {
+        for &pe in &awaited {
             let quiet = self.until(pe, |hub| {
                 hub.flush(pe);
                 let peer = hub.peer(pe);
@@ -536,7 +536,7 @@ impl Fabric for Ofi {
             result = result.and(quiet.map(|_| ()));
         }
         let mut hub = self.lock();
-        hub.forget_quiet();
+        hub.forget_quiet(&awaited);
         hub.late.take().map_or(result, Err)
     }
 
@@ -546,13 +546,14 @@ impl Fabric for Ofi {
         hub.flush_all();
         hub.pump();
         hub.settle();
-        for pe in hub.flush_all() {
+        let awaited = hub.flush_all();
+        for &pe in &awaited {
             if matches!(hub.peer(pe).state, State::Failed(_)) {
                 let error = hub.peer(pe).error();
                 hub.late.get_or_insert(error);
             }
         }
-        hub.forget_quiet();
+        hub.forget_quiet(&awaited);
         let is_quiet = hub.is_quiet();
         hub.late.take().map_or(Ok(is_quiet), Err)
     }

@@ -416,12 +416,16 @@ impl Hub {
         awaited
     }
 
-    /// Nothing is awaited of those where all is visible, or never will be.
-    pub(crate) fn forget_quiet(&mut self) {
+    /// Nothing is awaited of those where all is visible, or never will be: of those that have
+    /// failed, once the caller is `told`.
+    pub(crate) fn forget_quiet(&mut self, told: &[u32]) {
         let peers = &mut self.peers;
         self.awaited.retain(|&pe| {
             let peer = &mut peers[pe as usize];
-            peer.is_awaited = !peer.has_ended() && !peer.is_quiet();
+            peer.is_awaited = match peer.state {
+                State::Failed(_) => !told.contains(&pe),
+                _ => !peer.is_quiet(),
+            };
             peer.is_awaited
         });
     }

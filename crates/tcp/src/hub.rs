@@ -153,7 +153,7 @@ impl Hub {
         self.no_broker = Some(why.clone());
         self.late.get_or_insert(error);
         for pe in 0..self.peers.len() as u32 {
-            if self.existing(pe).is_some_and(|peer| peer.asked) {
+            if self.existing(pe).is_some_and(|peer| peer.asked && peer.is_wanted()) {
                 self.fail(pe, Some(why.clone()));
             }
         }
@@ -466,7 +466,7 @@ impl Hub {
         let peer = self.known(pe);
         peer.state = State::Failed(why);
         peer.aside = None;
-        let loses = peer.link.loses();
+        let loses = peer.link.acknowledged() < peer.link.reported();
         peer.link.end();
         let error = peer.error();
         if loses {

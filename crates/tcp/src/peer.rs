@@ -62,9 +62,10 @@ pub(crate) struct Peer {
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     pub(crate) pe: u32,
-    /// Of the link, and how many of its records a quiet needs.
+    /// Of the link, how many of its records a quiet needs, and of how many it reports the loss.
     number: u64,
     needed: u64,
+    reported: u64,
 }
 
 /// Bytes that are read where a large block is expected, so that most of it goes to its place.
@@ -118,7 +119,8 @@ impl Peer {
 
     /// The end of all that was written to it so far.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { pe: self.pe, number: self.number, needed: self.link.needed() }
+        let (needed, reported) = (self.link.needed(), self.link.reported());
+        Mark { pe: self.pe, number: self.number, needed, reported }
     }
 
     /// Whether what ends at a mark is visible, or the peer is lost. A link that has ended in order
@@ -129,7 +131,7 @@ impl Peer {
 
     /// The pair's error, if it has failed before what ends at a mark was visible.
     pub(crate) fn lost(&self, end: Mark) -> Option<Error> {
-        let is_lost = self.number == end.number && self.link.acknowledged() < end.needed;
+        let is_lost = self.number == end.number && self.link.acknowledged() < end.reported;
         (is_lost && self.has_failed()).then(|| self.error())
     }
 

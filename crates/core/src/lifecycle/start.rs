@@ -26,6 +26,7 @@ use crate::endpoint::recorder::part::Part;
 use crate::job::Job;
 use crate::multicast;
 use crate::sync::barrier::Algorithm;
+use crate::sync::left_place;
 use crate::team::Team;
 use crate::team::forced::Forced;
 use crate::wait;
@@ -299,6 +300,7 @@ impl Job {
                     // Kept before the death is published, which may make other PEs panic.
                     lock(&first_panic).get_or_insert(panic);
                     control.depart(pe.me(), State::Dead(Cause::Panic));
+                    left_place::forget(&pe);
                     None
                 }
             }

@@ -16,7 +16,7 @@
 //!   later call finds, nor for a thread that has the list, as that one relays.
 //! * A5: *The word stays a lock.* A place keeps the window that has the lock's word, which is freed
 //!   once all PEs have dropped it: the relay writes into nothing else. A PE that has finalised
-//!   keeps none, as windows keep their PE.
+//!   or panicked keeps none, as windows keep their PE.
 
 use super::lock::Queue;
 use crate::base::error::Quick;
@@ -101,9 +101,16 @@ pub(crate) fn leave_none(pe: &Pe) -> Quick<()> {
         let is_needed = |place: &Place| !Queue::new(pe, place.offset).is_broken(); // A3
         (!lock(&list.places).iter().any(is_needed)).then_some(())
     });
-    // A5.
-    drop(std::mem::take(&mut *lock(&list.places)));
+    forget(pe);
     left
+}
+
+/// Keeps no window any more, for a PE that has left the job (A5).
+pub(crate) fn forget(pe: &Pe) {
+    if let Some(list) = pe.layer::<List>().0.get() {
+        let places = std::mem::take(&mut *lock(&list.places));
+        drop(places);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -115,6 +122,32 @@ mod tests {
     use crate::sync::lock::raw;
     use std::sync::Barrier;
     use std::time::Duration;
+
+    /// A5.
+    #[test]
+    fn a_place_keeps_no_pe_that_has_panicked() {
+        let (left, meeting) = (Mutex::new(None), Barrier::new(2));
+        let run = |job: Job| {
+            let words = job.window::<u64>(1).unwrap();
+            let lock = words.lock(0).unwrap();
+            if job.pe() == 1 {
+                std::mem::forget(lock.lock().unwrap());
+            }
+            job.barrier().unwrap();
+            if job.pe() == 0 {
+                *left.lock().unwrap() = Some(Arc::downgrade(&job.pe));
+                job.attention().call();
+                let interrupted = lock.lock().map(drop);
+                meeting.wait();
+                interrupted.expect("nobody gives it back");
+            }
+            meeting.wait();
+        };
+        let job = std::panic::AssertUnwindSafe(|| Job::threads(2, run));
+        assert!(std::panic::catch_unwind(job).is_err());
+        let pe = left.into_inner().unwrap().expect("PE 0 was there");
+        assert!(pe.upgrade().is_none());
+    }
 
     /// A PE that leaves the job has a place whose lock has come. The PE behind has not linked
     /// itself yet.

@@ -150,7 +150,6 @@ fn with_a_signal(setup: Setup) {
     }
 }
 
-/// A fabric may complete a start at any moment; a refused start changes nothing.
 /// While a start is under way, there is nothing else to prepare.
 fn a_late_signal_is_refused(setup: Setup) {
     for run in setup.runs(&[2]) {
@@ -170,6 +169,7 @@ fn a_late_signal_is_refused(setup: Setup) {
     }
 }
 
+/// A fabric may complete a start at any moment; a refused start changes nothing.
 fn a_second_start_is_refused(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {

@@ -59,6 +59,9 @@ pub struct Link {
     flushed: u64,
     /// Counted records that a quiet completes: all up to the last that is not a notification.
     needed: u64,
+    /// Those whose loss a quiet reports: up to the last write. Callers of requests are told by
+    /// themselves.
+    reported: u64,
     /// Requests that were refused, by the numbers of their answers, until their callers know.
     pub(super) refused: Vec<u64>,
     /// Whether the peer has refused something that was written.
@@ -84,6 +87,7 @@ impl Link {
             acknowledged: 0,
             flushed: 0,
             needed: 0,
+            reported: 0,
             refused: Vec::new(),
             refused_write: false,
         };
@@ -114,11 +118,11 @@ impl Link {
         self.requests.len() < REQUESTS && self.has_room()
     }
 
-    /// Counts a record, which a quiet completes.
+    /// Counts a write, which a quiet completes.
     #[inline]
     fn count(&mut self) {
         self.counted += 1;
-        self.needed = self.counted;
+        (self.needed, self.reported) = (self.counted, self.counted);
     }
 
     /// Stores a word.
@@ -185,11 +189,11 @@ impl Link {
         word: (Place, usize),
         bits: u64,
     ) -> u64 {
-        let needed = self.needed;
+        let (needed, reported) = (self.needed, self.reported);
         // SAFETY: the caller promises the source.
         let end = block.map_or(0, |(to, src, len)| unsafe { self.put(to, src, len) });
         self.store(word.0, word.1, bits);
-        self.needed = needed;
+        (self.needed, self.reported) = (needed, reported);
         end
     }
 
@@ -199,7 +203,8 @@ impl Link {
     }
 
     fn request(&mut self, answer: Kind, into: *mut u8, len: usize) -> u64 {
-        self.count();
+        self.counted += 1;
+        self.needed = self.counted;
         self.made += 1;
         self.requests.push_back(Request { answer, into, len, counted: self.counted });
         self.made
@@ -343,10 +348,10 @@ impl Link {
         self.requests.is_empty() && self.counted == self.acknowledged && !self.inbox.is_within()
     }
 
-    /// Whether the end of the stream loses what a quiet is to report. Callers of requests are told
-    /// by themselves.
-    pub fn loses(&self) -> bool {
-        self.needed.saturating_sub(self.acknowledged) > self.requests.len() as u64
+    /// A quiet reports a stream that ends before so many records were
+    /// [acknowledged](Self::acknowledged).
+    pub fn reported(&self) -> u64 {
+        self.reported
     }
 
     /// Whether nobody needs this link any more: it is over, and callers know what was refused.

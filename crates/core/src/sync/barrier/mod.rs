@@ -973,7 +973,9 @@ impl Whole<'_> {
     pub(crate) fn pass(&self) -> Result<()> {
         self.arrive_and_wait().inspect_err(|error| {
             self.barrier.end_if_interrupted(error);
-            self.is_over.set(matches!(error, Error::Interrupted { .. }));
+            if matches!(error, Error::Interrupted { .. }) {
+                self.is_over.set(true);
+            }
         })
     }
 
