@@ -172,10 +172,12 @@ def ended(command, environment, time_out):
 
 
 def build(*command, **options):
-    """Runs a command that builds something."""
-    with group(command, stdin=subprocess.DEVNULL, **options) as process:
-        if process.wait():
-            raise subprocess.CalledProcessError(process.returncode, command)
+    """Runs a command that builds something. If it fails, what it says against that is shown, and is in the error for a report."""
+    with group(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **options) as process:
+        err = process.communicate()[1]
+        if process.returncode:
+            say(err)
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=err)
 
 
 def run(peer, npes, setting, arguments):

@@ -63,8 +63,9 @@ class Ended(unittest.TestCase):
         self.assertTrue(has_ended(child))
 
     def test_a_build_that_fails(self):
-        with self.assertRaises(subprocess.CalledProcessError):
-            peers.build("sh", "-c", "exit 3")
+        with self.assertRaises(subprocess.CalledProcessError) as failed:
+            peers.build("sh", "-c", "echo why >&2; exit 3")
+        self.assertEqual((failed.exception.returncode, failed.exception.stderr), (3, "why\n"))
         peers.build("true")
 
     def test_no_interference_is_left_after_a_signal(self):

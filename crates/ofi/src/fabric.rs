@@ -530,8 +530,7 @@ impl Fabric for Ofi {
                 hub.flush(pe);
                 let peer = hub.peer(pe);
                 // Of one that has failed, nothing is awaited any more.
-                let has_failed = matches!(peer.state, State::Failed(_));
-                Ok((!has_failed && peer.is_quiet()).then_some(()))
+                Ok((!peer.has_failed() && peer.is_quiet()).then_some(()))
             });
             result = result.and(quiet.map(|_| ()));
         }
@@ -548,7 +547,7 @@ impl Fabric for Ofi {
         hub.settle();
         let awaited = hub.flush_all();
         for &pe in &awaited {
-            if matches!(hub.peer(pe).state, State::Failed(_)) {
+            if hub.peer(pe).has_failed() {
                 let error = hub.peer(pe).error();
                 hub.late.get_or_insert(error);
             }

@@ -422,10 +422,8 @@ impl Hub {
         let peers = &mut self.peers;
         self.awaited.retain(|&pe| {
             let peer = &mut peers[pe as usize];
-            peer.is_awaited = match peer.state {
-                State::Failed(_) => !told.contains(&pe),
-                _ => !peer.is_quiet(),
-            };
+            peer.is_awaited =
+                if peer.has_failed() { !told.contains(&pe) } else { !peer.is_quiet() };
             peer.is_awaited
         });
     }
@@ -830,7 +828,7 @@ impl Hub {
 
     /// The pairs that have failed, with their errors.
     pub(crate) fn failed(&self) -> Vec<(u32, Error)> {
-        let failed = self.peers.iter().filter(|peer| matches!(peer.state, State::Failed(_)));
+        let failed = self.peers.iter().filter(|peer| peer.has_failed());
         failed.map(|peer| (peer.pe, peer.error())).collect()
     }
 

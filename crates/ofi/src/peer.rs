@@ -124,6 +124,11 @@ impl Peer {
         matches!(self.state, State::Gone(_) | State::Failed(_))
     }
 
+    /// Whether the pair has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
     /// Whether all blocks are visible at it, and all signals on their way.
     pub(crate) fn has_written(&self) -> bool {
         self.writes == 0 && self.deferred == 0

@@ -70,7 +70,7 @@ impl<'a> Collective<'a> {
     /// # Errors
     /// [`Error::Misuse`] while another thread of this PE is in a barrier of the world's.
     pub(crate) fn begin(pe: &'a Arc<Pe>, world: &'a Team) -> Result<Self> {
-        // In a child that a thread in such a call has not forked, the heap stays locked for ever.
+        // Another thread may have been in such a call at the fork: the child's heap is locked then.
         ending::refuse_child(pe)?;
         world.note_call(0);
         let heap = pe.layer::<OwnHeap>().heap();

@@ -195,18 +195,22 @@ impl Link {
                 self.check_answers()?;
                 self.inbox.owed = true;
             }
-            Kind::Ack => {
-                if value > self.counted || value < self.acknowledged {
-                    return Err(Bad::Ack(value));
-                }
-                self.acknowledged = value;
-                came.answers = true;
-            }
+            Kind::Ack => self.take_acknowledgement(value, came)?,
             Kind::Data | Kind::Word => self.take_answer(&header, came)?,
             Kind::Refused => self.take_refusal(&header, came)?,
             Kind::Close => self.inbox.closed = true,
             Kind::Hello => unreachable!("refused above"),
         }
+        Ok(())
+    }
+
+    /// So many records of this PE are visible.
+    fn take_acknowledgement(&mut self, count: u64, came: &mut Came) -> Result<(), Bad> {
+        if count > self.counted || count < self.acknowledged {
+            return Err(Bad::Ack(count));
+        }
+        self.acknowledged = count;
+        came.answers = true;
         Ok(())
     }
 

@@ -59,8 +59,8 @@ pub struct Link {
     flushed: u64,
     /// Counted records that a quiet completes: all up to the last that is not a notification.
     needed: u64,
-    /// Those whose loss a quiet reports: up to the last write. Callers of requests are told by
-    /// themselves.
+    /// Counted records whose loss a quiet reports: all up to the last write. Callers of requests
+    /// are told by themselves.
     reported: u64,
     /// Requests that were refused, by the numbers of their answers, until their callers know.
     pub(super) refused: Vec<u64>,
