@@ -27,6 +27,7 @@ impl Layer for Slots {
 }
 
 /// A barrier slot that is free when each of these PEs has dropped one more team or barrier in it.
+#[derive(Clone)]
 struct Resting {
     slot: usize,
     pes: Arc<[usize]>,
@@ -68,20 +69,27 @@ impl Pe {
     }
 
     /// Frees the slots that all their PEs have dropped. A slot of a PE that has failed stays taken.
+    /// Another thread that does so at once finds the same ones.
     pub(crate) fn free_rested(&self) {
+        let resting = || lock(&self.layer::<Slots>().resting);
         // The lock is not held while this PE reads: other threads may drop slots meanwhile.
-        let resting = std::mem::take(&mut *lock(&self.layer::<Slots>().resting));
+        let seen = resting().clone();
         let dropped = |slot: usize, pe: usize, before: u64| {
             let word =
                 self.route(pe, Self::barrier_slot(slot) + offset_of!(BarrierSlot, ended) as u64);
             word.load::<u64>(self).is_ok_and(|ended| ended > before)
         };
-        let (rested, others): (Vec<_>, Vec<_>) = resting.into_iter().partition(|resting| {
-            let mut members = resting.pes.iter().zip(&*resting.ended);
-            members.all(|(&pe, &before)| dropped(resting.slot, pe, before))
-        });
-        rested.iter().for_each(|resting| self.release_slot(resting.slot));
-        lock(&self.layer::<Slots>().resting).extend(others);
+        for Resting { slot, pes, ended } in seen {
+            let mut members = pes.iter().zip(&*ended);
+            if members.all(|(&pe, &before)| dropped(slot, pe, before)) {
+                let mut resting = resting();
+                // Another thread may have freed it, and a further use of the slot may rest now.
+                if let Some(at) = resting.iter().position(|it| Arc::ptr_eq(&it.ended, &ended)) {
+                    resting.swap_remove(at);
+                    self.release_slot(slot);
+                }
+            }
+        }
     }
 
     /// Offset in a segment of the lines of a barrier slot.

@@ -14,6 +14,7 @@ on_every_fabric!(
     one_thread_wakes_another,
     a_barrier_for_each_thread,
     barriers_made_at_once,
+    teams_made_at_once_of_what_was_dropped,
     writes_and_quiet_at_once,
     a_quiet_beside_another,
     remotes_come_and_go_beside_collective_calls,
@@ -195,6 +196,25 @@ fn barriers_made_at_once(setup: Setup) {
                 Ok(())
             })?;
             job.barrier()
+        });
+    }
+}
+
+/// All slots have been used, and all are dropped: each thread finds one.
+fn teams_made_at_once_of_what_was_dropped(setup: Setup) {
+    for run in setup.many_runs(&[1], 1) {
+        run.job(|job| {
+            let begin = std::sync::Barrier::new(THREADS);
+            for _ in 0..10 {
+                let all: Vec<_> = std::iter::from_fn(|| job.team_among(&[job.pe()]).ok()).collect();
+                assert!(all.len() > 100, "{}", all.len());
+                drop(all);
+                threads(|_| {
+                    begin.wait();
+                    job.team_among(&[job.pe()])?.barrier()
+                })?;
+            }
+            Ok(())
         });
     }
 }
