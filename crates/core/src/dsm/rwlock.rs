@@ -2,6 +2,7 @@
 
 use crate::base::element::ElementName;
 use crate::base::error::{Error, Quick, Result};
+use crate::base::shm;
 use crate::base::shows;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
@@ -70,7 +71,7 @@ pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Protocol,
     /// The queue, if it is all that a use takes: near, without a shadow, nothing recorded or
-    /// checked.
+    /// checked, and `membarrier` orders rings.
     at_once: Option<Tickets>,
     /// The data that guards refer to: near, in the home's part; far, in this PE's part.
     elements: *mut [T::Element],
@@ -145,8 +146,9 @@ impl<T: Data + ?Sized> RwLock<T> {
                 kind,
             )
         }?;
+        let looks_on = job.pe.recorder().is_some() || job.pe.is_checked();
         let at_once = match &way {
-            Protocol::Near(near) if job.pe.recorder().is_none() && !job.pe.is_checked() => {
+            Protocol::Near(near) if !looks_on && job.pe.control().membarrier() => {
                 near.without_shadow()
             }
             _ => None,
@@ -189,8 +191,19 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 
     #[inline(always)]
-    fn writing(&self, ticket: u32) -> WriteGuard<'_, T> {
-        WriteGuard { lock: self, ticket, changed: false, panicking: std::thread::panicking() }
+    fn writing<'a>(
+        &'a self,
+        ticket: u32,
+        at_once: Option<(&'a Tickets, u64)>,
+    ) -> WriteGuard<'a, T> {
+        let panicking = std::thread::panicking();
+        let at_once = at_once.filter(|_| !panicking);
+        WriteGuard { lock: self, ticket, changed: false, panicking, at_once }
+    }
+
+    /// A guard of a thread that may have waited.
+    fn writing_after(&self, ticket: u32) -> WriteGuard<'_, T> {
+        self.writing(ticket, self.at_once.as_ref().map(|tickets| (tickets, tickets.left(ticket))))
     }
 
     /// Waits until the data may be read. A thread that has a guard must not ask for another one: a
@@ -231,23 +244,23 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[inline(always)]
     pub(super) fn write_at_once(&self) -> Option<WriteGuard<'_, T>> {
         let tickets = self.at_once.as_ref().filter(|_| !ending::is_forked())?;
-        let ticket = match tickets.enter_own() {
-            Some(ticket) => ticket,
+        let left = match tickets.enter_own() {
+            Some(left) => left,
             None => self.write_again(tickets)?,
         };
         self.counters.used();
-        Some(self.writing(ticket))
+        Some(self.writing(left as u32, Some((tickets, left))))
     }
 
     /// Comes in if the queue's ticket is open, whoever had it last.
     #[inline(never)]
-    fn write_again(&self, tickets: &Tickets) -> Option<u32> {
+    fn write_again(&self, tickets: &Tickets) -> Option<u64> {
         let ticket = tickets.enter_again(Mode::Exclusive)?;
         if !tickets.was_last(&self.pe) {
             self.counters.handed_over();
             tickets.set_last(&self.pe, false);
         }
-        Some(ticket)
+        Some(tickets.left(ticket))
     }
 
     #[cold]
@@ -256,7 +269,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub(super) fn write_slowly(&self, call: &'static str) -> Result<WriteGuard<'_, T>> {
         self.pe.waiting_call(call, None, || {
             match self.enter(Mode::Exclusive, Patience::Forever)? {
-                Some(ticket) => Ok(self.writing(ticket)),
+                Some(ticket) => Ok(self.writing_after(ticket)),
                 None => unreachable!("only a call that does not wait gets nothing"),
             }
         })
@@ -280,7 +293,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     #[track_caller]
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
         self.pe.call("RwLock::try_write", None, || {
-            Ok(self.enter(Mode::Exclusive, Patience::Try)?.map(|ticket| self.writing(ticket)))
+            Ok(self.enter(Mode::Exclusive, Patience::Try)?.map(|ticket| self.writing_after(ticket)))
         })
     }
 
@@ -312,7 +325,7 @@ impl<T: Data + ?Sized> RwLock<T> {
             let limit = Limit::new(timeout);
             let ticket = self.enter(Mode::Exclusive, limit.patience())?;
             ticket
-                .map(|ticket| self.writing(ticket))
+                .map(|ticket| self.writing_after(ticket))
                 .ok_or(Error::Timeout { after: timeout, call: None })
         })
     }
@@ -385,6 +398,8 @@ pub struct WriteGuard<'a, T: Data + ?Sized> {
     changed: bool,
     /// Whether the thread was panicking when it got the guard.
     panicking: bool,
+    /// The queue, if its turn is all that ends this guard, and what the turn is then.
+    at_once: Option<(&'a Tickets, u64)>,
 }
 
 /// The data.
@@ -465,9 +480,9 @@ impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         let lock = self.lock;
-        match &lock.at_once {
-            Some(tickets) if !std::thread::panicking() && !ending::is_forked() => {
-                tickets.leave(&lock.pe, self.ticket, Mode::Exclusive);
+        match self.at_once {
+            Some((tickets, left)) if !std::thread::panicking() && !ending::is_forked() => {
+                tickets.leave_alone(&lock.pe, left, shm::light_fence);
             }
             _ => lock.end_slowly(self.ticket, self.changed, self.panicking),
         }

@@ -44,7 +44,7 @@ fn job_with_tickets(npes: usize) -> Vec<Arc<Pe>> {
 /// Adds one to both words, alone; or looks whether they are equal.
 fn take(pe: &Pe, mode: Mode, has_been_in: bool) {
     let own = if has_been_in && mode == Mode::Exclusive { tickets(pe).enter_own() } else { None };
-    let ticket = own.unwrap_or_else(|| tickets(pe).enter(pe, mode).unwrap());
+    let ticket = own.map_or_else(|| tickets(pe).enter(pe, mode).unwrap(), |left| left as u32);
     let (a, b) = (load(pe, DATA), load(pe, DATA + 8));
     assert_eq!(a, b);
     if mode == Mode::Exclusive {

@@ -390,12 +390,14 @@ impl Tickets {
         self.replace(TURN, seen, taken).then_some(entry(seen))
     }
 
-    /// Comes in alone by a ticket that this PE left open.
+    /// Comes in alone by a ticket that this PE left open. Gives what [`left`](Self::left) gives.
     #[inline(always)]
-    pub(crate) fn enter_own(&self) -> Option<u32> {
+    pub(crate) fn enter_own(&self) -> Option<u64> {
         let seen = self.load(TURN);
-        let is_own = ahead(seen) & !TURNS == self.own | 1;
-        (is_own && self.replace(TURN, seen, taken_again(seen))).then_some(entry(seen))
+        let turns = ahead(seen) & TURNS;
+        let is_own = ahead(seen) - turns == self.own | 1;
+        let left = seen.wrapping_sub(u64::from(turns) << 32);
+        (is_own && self.replace(TURN, seen, taken_again(seen))).then_some(left)
     }
 
     #[inline(always)]
@@ -525,18 +527,8 @@ impl Tickets {
     /// Lets the next ones in.
     #[inline(always)]
     pub(crate) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
-        let next = ticket.wrapping_add(1);
         match mode {
-            Mode::Exclusive => {
-                if self.next() != next {
-                    return self.leave_to_waiting(pe, ticket);
-                }
-                self.store(TURN, self.open(ticket, 0)); // Q1
-                pe.order_rings();
-                if self.next() != next {
-                    self.wake_waiting(pe, next); // Q4
-                }
-            }
+            Mode::Exclusive => self.leave_alone(pe, self.left(ticket), || pe.order_rings()),
             Mode::Shared => {
                 self.count_inside(pe, u64::MAX);
                 let left = self.add(TURN, 1 << 32);
@@ -545,6 +537,27 @@ impl Tickets {
                     self.wake(pe, entry(left));
                 }
             }
+        }
+    }
+
+    /// The turn that this PE leaves when it was in alone and nobody waits.
+    #[inline(always)]
+    pub(crate) fn left(&self, ticket: u32) -> u64 {
+        self.open(ticket, 0)
+    }
+
+    /// Leaves alone, so that the turn is what [`left`](Self::left) has given. `order_rings` does
+    /// what [`Pe::order_rings`] does.
+    #[inline(always)]
+    pub(crate) fn leave_alone(&self, pe: &Pe, left: u64, order_rings: impl FnOnce()) {
+        let next = entry(left).wrapping_add(1);
+        if self.next() != next {
+            return self.leave_to_waiting(pe, entry(left));
+        }
+        self.store(TURN, left); // Q1
+        order_rings();
+        if self.next() != next {
+            self.wake_waiting(pe, next); // Q4
         }
     }
 
