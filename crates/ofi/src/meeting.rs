@@ -162,17 +162,21 @@ impl Local {
         }
     }
 
+    /// Tries all that could not be told before. A failure of one keeps no other from being told.
     fn try_pending(&self, state: &mut State) -> rustix::io::Result<()> {
+        let mut tried = Ok(());
         for (pe, asks) in std::mem::take(&mut state.pending) {
-            if !self.tell(&state.address, pe, asks)? {
-                state.pending.push((pe, asks));
+            match self.tell(&state.address, pe, asks) {
+                Ok(true) => {}
+                Ok(false) => state.pending.push((pe, asks)),
+                Err(error) => tried = Err(error),
             }
         }
         if !state.pending.is_empty() {
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             state.since = Some(Instant::now());
         }
-        Ok(())
+        tried
     }
 
     /// What has come: from which PE, whether it asks, its address. Nothing where what came is not
