@@ -45,6 +45,7 @@ fn main() -> ExitCode {
             "deadlock" => deadlock(&job, &argument),
             "die" => die(&job, &argument),
             "work" => work(&job),
+            "pour" => pour(&job),
             "compute" => compute(&job, number()),
             "hostile" => hostile(&job, number()),
             "vandal" => vandal(&job, number()),
@@ -538,6 +539,18 @@ fn die(job: &Job, how: &str) -> Result<()> {
         }
     }
     window.wait_until(0, Cmp::Ne, 0).map(drop)
+}
+
+/// PE 0 has its NIC send for long, and all wait for what never comes.
+fn pour(job: &Job) -> Result<()> {
+    const WORDS: usize = 4 << 20;
+    let (source, window) = (job.window::<u64>(WORDS)?, job.window::<u64>(WORDS)?);
+    job.barrier()?;
+    if job.pe() == 0 {
+        window.put_nbi(1, 0, &source, 0..WORDS)?;
+        println!("poured");
+    }
+    source.wait_until(0, Cmp::Ne, 0).map(drop)
 }
 
 /// Communicates until it is ended.

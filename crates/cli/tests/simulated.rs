@@ -445,6 +445,25 @@ fn killing_the_launcher_ends_all() {
     job.end();
 }
 
+/// What is still under way in the machine is dropped, and the signal alone is told.
+#[test]
+fn a_job_ends_at_a_signal_though_much_is_under_way() {
+    let text = include_str!("../../sim/machines/fast-ethernet-udp.toml")
+        .replace("packet = { value = 1472,", "packet = { value = 32,");
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("slow.toml");
+    std::fs::write(&machine, text).unwrap();
+    let options = ["-n", "2", &PROGRAM, "pour"];
+    let job = start(&[&["--machine", machine.to_str().unwrap()], &options[..]].concat());
+    until("both run", || job.processes().len() == 2);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    send(job.pid(), rustix::process::Signal::TERM);
+    let ended = job.end();
+    assert_eq!(ended.status, 128 + 15, "{ended:?}");
+    assert_eq!(ended.stdout, "poured\n");
+    assert!(!ended.stderr.contains("outside"), "{ended:?}");
+}
+
 #[test]
 fn garbage_in_the_shared_pages_ends_the_run_at_most() {
     for (seed, machine) in

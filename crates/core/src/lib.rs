@@ -86,7 +86,7 @@ mod window;
 /// has read the contract and the proof at the head of the part.
 pub mod unstable {
     pub use crate::base::clock::monotonic;
-    pub use crate::base::{digest, layout, log, settings, shm};
+    pub use crate::base::{digest, layout, log, settings, shm, unwinding};
     pub use crate::endpoint::{callers, calls, ending, fabric, mixture, recorder};
     pub use crate::lifecycle::launch;
     pub use crate::lifecycle::start::Seat;

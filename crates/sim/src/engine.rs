@@ -26,6 +26,14 @@
 //! another one that runs at that moment, and waits for it, may hear of it at once, or a
 //! millisecond later as others do.
 //!
+//! **While a coroutine unwinds, no other one runs.** That a thread panics is known of the thread, and
+//! all coroutines share one: what another PE drops meanwhile would count as left by a panic. So
+//! that PE's calls are answered by the machine alone, and the others go on when the panic was caught
+//! or has ended the PE. Their clocks then show the time that has passed. Where the PE waits, as the
+//! last blocks of a channel may need answers, the others do run, and the thread's panic
+//! [is not theirs](unwinding). Should one of them panic just then, what it holds counts as given back
+//! in order.
+//!
 //! **A job is stuck** when nothing is under way in the machine, and all that is left are polls of
 //! parked PEs that ask in vain. These show that the job is not stuck: memory that changes, a wait
 //! that ends or begins, a computation, a PE that ends, and a deadline of the program. These do not:
@@ -44,9 +52,13 @@ use crate::time::Ps;
 use crate::usage::{PeUsage, Usage};
 use crate::world::{Happened, Wake, World};
 use memonet_core::unstable::fabric::Awaited;
+use memonet_core::unstable::unwinding;
 
-/// What the engine has to know of the job: which PEs have left.
-pub(crate) trait Departures {
+/// What the engine has to know of the job: which PEs have left, and whether it is to go on.
+pub(crate) trait Outside {
+    /// Whether the run is to end, wherever it is.
+    fn is_stopped(&self) -> bool;
+
     /// How many PEs have left, whether they ended well or died.
     fn count(&self) -> u32;
     /// Whether this PE has left.
@@ -115,7 +127,15 @@ pub(crate) struct Engine<'a, P> {
     actors: Vec<Actor>,
     /// Programs that are ready to run, and the times of their PEs.
     ready: Vec<(Pe, Ps)>,
-    departures: &'a dyn Departures,
+    /// The PE that calls the machine while it unwinds.
+    unwinding: Option<Pe>,
+    /// PEs that have waited while they unwound, and may unwind still.
+    unwinders: Vec<Pe>,
+    /// Whether the caller of the whole run unwinds.
+    caller_unwinds: bool,
+    /// PEs that go on when it has unwound, from when, and with these answers.
+    held: Vec<(Pe, Ps, Answer)>,
+    outside: &'a dyn Outside,
     /// Number of departures that the PEs have heard of.
     known_departures: u32,
     /// Whether the PEs are about to hear of more departures.
@@ -148,7 +168,7 @@ pub(crate) struct Finished {
 }
 
 impl<'a, P: Program> Engine<'a, P> {
-    pub(crate) fn new(world: World, programs: Vec<P>, departures: &'a dyn Departures) -> Self {
+    pub(crate) fn new(world: World, programs: Vec<P>, outside: &'a dyn Outside) -> Self {
         let actor = || Actor {
             state: State::New,
             at: Ps::ZERO,
@@ -166,8 +186,12 @@ impl<'a, P: Program> Engine<'a, P> {
             actors: programs.iter().map(|_| actor()).collect(),
             left: programs.len(),
             ready: Vec::new(),
+            unwinding: None,
+            unwinders: Vec::new(),
+            caller_unwinds: std::thread::panicking(),
+            held: Vec::new(),
             programs,
-            departures,
+            outside,
             known_departures: 0,
             news_due: false,
             deadlines: 0,
@@ -219,6 +243,11 @@ impl<'a, P: Program> Engine<'a, P> {
             self.failed.take().map_or(Ok(()), Err)?;
         }
         while self.left > 0 {
+            self.go_on()?;
+            self.release();
+            if self.left == 0 {
+                break;
+            }
             if !self.ready.is_empty() && !self.another_is_nearly_ready() {
                 self.run_ready();
                 self.failed.take().map_or(Ok(()), Err)?;
@@ -250,16 +279,25 @@ impl<'a, P: Program> Engine<'a, P> {
                 Some(Happened::Unrouted(op, switch, to)) => {
                     return Err(self.unrouted(op, switch, to));
                 }
+                Some(Happened::Nothing) => {}
             }
             self.failed.take().map_or(Ok(()), Err)?;
         }
         // What the programs sent last still arrives.
         while let Some(happened) = self.world.next() {
+            self.go_on()?;
             if let Happened::Unrouted(op, switch, to) = happened {
                 return Err(self.unrouted(op, switch, to));
             }
         }
         Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Error> {
+        match self.outside.is_stopped() {
+            false => Ok(()),
+            true => Err(Error::Stopped { at: self.world.now() }),
+        }
     }
 
     /// Has a PE look, because there is something new for it to see.
@@ -311,10 +349,10 @@ impl<'a, P: Program> Engine<'a, P> {
             }
             Wake::Departures => {
                 self.news_due = false;
-                self.known_departures = self.departures.count();
+                self.known_departures = self.outside.count();
                 for pe in (0..self.actors.len() as u32).map(Pe) {
                     self.look_at_next(pe, now);
-                    if self.departures.has_left(pe) {
+                    if self.outside.has_left(pe) {
                         self.world.left(pe);
                     }
                 }
@@ -346,14 +384,39 @@ impl<'a, P: Program> Engine<'a, P> {
 
     /// Lets a PE go on, at `at` by its own time.
     fn resume(&mut self, pe: Pe, at: Ps, answer: Answer) {
+        if self.unwinding.is_some_and(|unwinding| unwinding != pe) {
+            return self.held.push((pe, at, answer));
+        }
         self.account(pe.index(), at);
+        unwinding::of_others(!self.may_unwind(pe));
         let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
         self.take(pe, at, ran);
+        unwinding::of_others(false);
+    }
+
+    /// Whether a panic of this thread, where there is one, is that of this PE.
+    fn may_unwind(&self, pe: Pe) -> bool {
+        self.unwinders.is_empty() || self.unwinders.contains(&pe)
+    }
+
+    /// Lets those go on that were held, if none unwinds any more.
+    fn release(&mut self) {
+        if self.unwinding.is_none() {
+            for (pe, at, answer) in std::mem::take(&mut self.held) {
+                self.resume(pe, at.max(self.world.now()), answer);
+            }
+        }
     }
 
     /// Takes what a PE did, until it waits for something or is ready to run.
     fn take(&mut self, pe: Pe, mut at: Ps, mut ran: Ran) {
         loop {
+            // It has run in this thread, if it is a coroutine.
+            let panics = std::thread::panicking() && !self.caller_unwinds;
+            self.unwinding = (panics && self.may_unwind(pe)).then_some(pe);
+            if self.unwinding.is_none() {
+                self.unwinders.retain(|&unwinder| unwinder != pe);
+            }
             self.actors[pe.index()].at = at;
             self.hear_of_departures();
             if let Ran::Asks(_, spent) = ran {
@@ -392,7 +455,7 @@ impl<'a, P: Program> Engine<'a, P> {
             self.vain_looks = 0;
             self.end = self.end.max(at);
             if let Some(panic) = ended {
-                self.departures.died(pe);
+                self.outside.died(pe);
                 self.panic.get_or_insert(panic);
                 self.hear_of_departures();
             }
@@ -401,7 +464,7 @@ impl<'a, P: Program> Engine<'a, P> {
     }
 
     fn hear_of_departures(&mut self) {
-        let count = self.departures.count();
+        let count = self.outside.count();
         if count != self.known_departures && !self.news_due {
             self.news_due = true;
             let at = self.world.now() + NEWS_OF_DEPARTURES;
@@ -442,6 +505,9 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.world.wake(reads, Wake::Sample(pe));
             }
             Request::Park { due, vain, what } => {
+                if self.unwinding.take().is_some() && !self.unwinders.contains(&pe) {
+                    self.unwinders.push(pe);
+                }
                 actor.parkings = actor.parkings.wrapping_add(1);
                 // PEs that polled for ever would hide a deadlock.
                 let asks = actor.asked && self.vain_looks < LAST_LOOKS;
@@ -498,5 +564,44 @@ impl<'a, P: Program> Engine<'a, P> {
             at: self.world.now(),
             waits: self.actors.iter().enumerate().filter_map(wait).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coroutine::Task;
+    use crate::machine::Machine;
+    use crate::memory::PlainMemory;
+    use std::cell::Cell;
+
+    /// A run that is stopped when it has been asked so often.
+    struct StoppedAt(Cell<u32>);
+
+    impl Outside for StoppedAt {
+        fn is_stopped(&self) -> bool {
+            self.0.set(self.0.get().saturating_sub(1));
+            self.0.get() == 0
+        }
+
+        fn count(&self) -> u32 {
+            0
+        }
+
+        fn has_left(&self, _: Pe) -> bool {
+            false
+        }
+
+        fn died(&self, _: Pe) {}
+    }
+
+    #[test]
+    fn a_run_is_stopped_though_events_follow() {
+        let machine = Machine::load("rdma-100g").unwrap();
+        let mut world = World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, 0))).unwrap();
+        (1..=9).for_each(|us| world.wake(Ps::us(us), Wake::Departures));
+        let outside = StoppedAt(Cell::new(5));
+        let ran = Engine::<Task>::new(world, Vec::new(), &outside).run();
+        assert!(matches!(ran.result, Err(Error::Stopped { at }) if at == Ps::us(5)));
     }
 }

@@ -59,6 +59,12 @@ pub enum Error {
         /// Where it was to go.
         to: Destination,
     },
+    /// The run was ended from outside.
+    #[error("the run was ended from outside, at {at} of the machine's time")]
+    Stopped {
+        /// When.
+        at: Ps,
+    },
     /// PEs wait, and no event is left.
     #[error("deadlock at {at}: nothing is under way, and {} PEs wait\n{}", .waits.len(), Lines(.waits))]
     Deadlock {

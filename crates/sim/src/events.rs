@@ -94,4 +94,6 @@ pub enum Happened {
     /// This switch has dropped a packet of a call, because its table has no entry for the packet's
     /// destination. The writes that were promised of the packet never land.
     Unrouted(Op, u32, Destination),
+    /// The machine has worked for a while, and nothing of this came of it.
+    Nothing,
 }

@@ -151,6 +151,11 @@ impl hosted::Port for OfCoroutine {
             }
             0 => Payload::EMPTY,
         };
+        let time = match ask {
+            Ask::Compute { time } => Ps::from_duration(time),
+            _ => Ps::ZERO,
+        };
+        (self.port.now() + time).in_time().map_err(refused)?;
         let answer = self.port.call(self.asks.request(ask, data)).ok_or(NOT_HERE)?.answer;
         self.asks.answered(ask, &answer);
         if let Some(problem) = answer.refused {

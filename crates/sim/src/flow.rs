@@ -29,8 +29,11 @@ use crate::time::Ps;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// More would take for ever to get through.
+/// More would take for ever to get through, where links repeat what they lose.
 const MOST_LOSS_REPAIRED: f64 = 0.9;
+/// The same where nodes do: a packet crosses several links, and so does its answer. The ends of a
+/// channel whose questions bring nothing, 1,024 in a row, count as stuck.
+const MOST_LOSS: f64 = 0.6;
 
 /// What links and switches do so that nothing is lost.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,11 +48,12 @@ impl Flow {
     pub(crate) fn read(machine: &Machine, loss: f64, switches: bool) -> Result<Self, MachineError> {
         let (link, switch) = (machine.section("link"), machine.section("switch"));
         let resend = link.has("resend_buffer").then(|| link.bytes("resend_buffer")).transpose()?;
-        if resend.is_some() && loss > MOST_LOSS_REPAIRED {
-            let problem = format!(
-                "is {loss}; links that repeat what they lose must let a tenth through: at most {MOST_LOSS_REPAIRED}"
-            );
-            return Err(link.error("loss", problem));
+        let (most, whose) = match resend {
+            Some(_) => (MOST_LOSS_REPAIRED, "links that repeat what they lose"),
+            None => (MOST_LOSS, "links whose losses nodes make good (without link.resend_buffer)"),
+        };
+        if loss > most {
+            return Err(link.error("loss", format!("is {loss}; {whose} lose at most {most}")));
         }
         let buffered = switches && switch.has("buffer");
         let buffer = buffered.then(|| switch.bytes("buffer")).transpose()?;

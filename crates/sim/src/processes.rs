@@ -21,7 +21,7 @@ use crate::memory::Memory;
 use crate::packet::Payload;
 use crate::program::{Program, Ran, Reply, Request};
 use crate::rules::Rules;
-use crate::run::{JobMemory, Left};
+use crate::run::{JobMemory, Run};
 use crate::time::Ps;
 use crate::trace::Recorder;
 use crate::usage::Usage;
@@ -44,8 +44,8 @@ pub struct ProcessOptions {
     pub at_once: bool,
 }
 
-/// Tells a thread that has a clock whether the PEs that run make progress. The engine reads no
-/// clock.
+/// Tells a thread that has a clock whether the PEs that run make progress, and lets it end the run.
+/// The engine reads no clock.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Number of turns that have begun.
@@ -60,6 +60,7 @@ pub struct Pace {
     silent: AtomicU64,
     /// Whether that PE has slept all the while.
     asleep: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Pace {
@@ -88,6 +89,16 @@ impl Pace {
         self.asleep.store(asleep, Ordering::Relaxed);
         self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
         passages.wake(pe);
+    }
+
+    /// Ends the run with [`Error::Stopped`], though packets are under way. PEs that still run are
+    /// waited for.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     fn begins(&self, pe: u32) {
@@ -184,8 +195,9 @@ pub fn run_processes(
         list: None,
         answered: 0,
     };
+    let outside = Run { hosted, pace: Some(pace) };
     let Finished { mut world, usage, result, .. } =
-        Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
+        Engine::new(world, (0..pes).map(process).collect(), &outside).run();
     Ok(Ended { usage, recorder: std::mem::take(world.recorder()), result })
 }
 
@@ -455,6 +467,10 @@ impl Process<'_> {
         match ask {
             Ask::Map { .. } | Ask::Unmap { .. } | Ask::Mark { .. } => {
                 let answer = self.at_once(ask).map_or_else(Answer::refused, |()| Answer::value(0));
+                if answer.refused.is_none() && spent > Ps::ZERO {
+                    self.list = Some(list);
+                    return Err(Ran::Asks(self.asks.request(ask, block), spent));
+                }
                 Ok(self.advance(list, &answer))
             }
             Ask::Await { .. } => Ok(Next::Watch(List { spent, ..list })),
@@ -476,10 +492,12 @@ impl Process<'_> {
     fn watch(&mut self, list: List) -> Result<Next, Ran> {
         let Ask::Await { what, .. } = list.ask else { unreachable!("only waits are watched") };
         let Shared { hosted, passages, .. } = *self.shared;
-        if self.has_come(&list) {
-            return Ok(self.advance(list, &Answer::value(0)));
-        }
-        let request = if !list.looked {
+        let request = if self.has_come(&list) {
+            if list.spent == Ps::ZERO {
+                return Ok(self.advance(list, &Answer::value(0)));
+            }
+            Request::Compute(Ps::ZERO)
+        } else if !list.looked {
             Request::Look
         } else if hosted.departures() > 0 || passages.is_recalled(self.pe()) {
             // The PE itself must see to that: it ends the wait, or goes on.
@@ -488,7 +506,8 @@ impl Process<'_> {
         } else {
             Request::Park { due: None, vain: false, what }
         };
-        self.list = Some(List { looked: true, spent: Ps::ZERO, ..list });
+        let looked = list.looked || matches!(request, Request::Look);
+        self.list = Some(List { looked, spent: Ps::ZERO, ..list });
         Err(Ran::Asks(request, list.spent))
     }
 

@@ -37,7 +37,7 @@ impl Rules {
         ask: Ask,
         at: Ps,
     ) -> Result<(), &'static str> {
-        in_time(at)?;
+        at.in_time()?;
         let is_block = matches!(ask, Ask::Put { .. } | Ask::Get { .. } | Ask::WriteAll { .. });
         let most = if is_block { MOST_BYTES } else { LONGEST_PACKET_BYTES };
         if ask.gives().max(ask.takes()) > most {
@@ -67,7 +67,7 @@ impl Rules {
             {
                 Err("a list of members has 4 bytes for each")
             }
-            Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
+            Ask::Compute { time } => (at + Ps::from_duration(time)).in_time(),
             Ask::Join { .. }
             | Ask::JoinCopies { .. }
             | Ask::Step { .. }
@@ -138,13 +138,6 @@ impl Rules {
             }
             _ => Ok(()),
         }
-    }
-}
-
-fn in_time(end: Ps) -> Result<(), &'static str> {
-    match end < Ps::END_OF_TIME {
-        true => Ok(()),
-        false => Err("simulated time ends after 106 days"),
     }
 }
 

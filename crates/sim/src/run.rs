@@ -1,13 +1,14 @@
 //! Running closures on a machine.
 
 use crate::coroutine::{Port, Task, with_running};
-use crate::engine::{Departures, Engine, Finished};
+use crate::engine::{Engine, Finished, Outside};
 use crate::error::Error;
 use crate::fabric::OfCoroutine;
 use crate::host::{Answer, Atomic, Command, HostOp, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::packet::Payload;
+use crate::processes::Pace;
 use crate::program::Request;
 use crate::stacks::stacks;
 use crate::time::Ps;
@@ -108,12 +109,8 @@ pub fn run<R>(
         let pe = port.pe() as usize;
         let port = OfCoroutine::new(port.clone(), hosted.clone(), everybody.clone());
         let fabric = HostedFabric::new(port, offers);
-        let result = hosted.join(pe, Box::new(fabric), programs.as_ref()).map(|job| {
-            let result = program(job.clone());
-            // An error that surfaces only here belongs to a write that the PE did not wait for.
-            drop(job.finalize());
-            result
-        });
+        let joined = hosted.join(pe, Box::new(fabric), programs.as_ref());
+        let result = joined.map(|job| Hosted::live(job, &program));
         results.borrow_mut()[pe] = Some(result);
     };
     let body = &body;
@@ -124,7 +121,7 @@ pub fn run<R>(
     };
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
     let Finished { mut world, usage, panic, result } =
-        Engine::new(world, tasks, &Left(&hosted)).run();
+        Engine::new(world, tasks, &Run { hosted: &hosted, pace: None }).run();
     // Where others waited for the PE that died, its panic is the cause, and a deadlock follows.
     if let Some(panic) = panic {
         std::panic::resume_unwind(panic);
@@ -172,19 +169,27 @@ impl Memory for JobMemory {
     }
 }
 
-pub(crate) struct Left<'a>(pub(crate) &'a Hosted);
+/// A job whose run may be stopped by a thread with its pace, if it has one.
+pub(crate) struct Run<'a> {
+    pub(crate) hosted: &'a Hosted,
+    pub(crate) pace: Option<&'a Pace>,
+}
 
-impl Departures for Left<'_> {
+impl Outside for Run<'_> {
+    fn is_stopped(&self) -> bool {
+        self.pace.is_some_and(Pace::is_stopped)
+    }
+
     fn count(&self) -> u32 {
-        self.0.departures()
+        self.hosted.departures()
     }
 
     fn has_left(&self, pe: Pe) -> bool {
-        self.0.has_left(pe.index())
+        self.hosted.has_left(pe.index())
     }
 
     fn died(&self, pe: Pe) {
-        self.0.died(pe.index());
+        self.hosted.died(pe.index());
     }
 }
 
@@ -197,10 +202,12 @@ pub fn now() -> Duration {
 }
 
 /// Has the PE that runs on this thread do nothing for this time. False when no simulated PE runs on
-/// this thread.
+/// this thread, and, at once, where simulated time would end before: after 106 days.
 pub fn sleep(time: Duration) -> bool {
+    let time = Ps::from_duration(time);
     with_running(|port| {
-        port.is_some_and(|port| port.call(Request::Compute(Ps::from_duration(time))).is_some())
+        let port = port.filter(|port| (port.now() + time).in_time().is_ok());
+        port.is_some_and(|port| port.call(Request::Compute(time)).is_some())
     })
 }
 

@@ -60,7 +60,7 @@ impl Bench {
             Some(Happened::Changed(pe) | Happened::News(pe)) => {
                 self.changed[pe.index()] = Some(self.world.now())
             }
-            Some(Happened::Woken(_)) => {}
+            Some(Happened::Woken(_) | Happened::Nothing) => {}
             Some(unrouted @ Happened::Unrouted(..)) => panic!("{unrouted:?}"),
         }
         true

@@ -38,6 +38,14 @@ impl Ps {
         Duration::from_nanos(self.0 / 1000)
     }
 
+    /// Refuses a time that no run reaches.
+    pub(crate) fn in_time(self) -> Result<(), &'static str> {
+        match self < Ps::END_OF_TIME {
+            true => Ok(()),
+            false => Err("simulated time ends after 106 days"),
+        }
+    }
+
     /// In nanoseconds, for reports.
     pub fn as_ns(self) -> f64 {
         self.0 as f64 / 1000.0

@@ -21,6 +21,10 @@ use crate::trace::{Place, Recorder};
 use crate::usage::LinkUsage;
 use memonet_core::unstable::hosted::Offers;
 
+/// How many events come to nothing for programs before [`World::next`] says so. Real runs have some
+/// thousands between two calls.
+const EVENTS_AT_ONCE: u32 = 1 << 16;
+
 impl Machine {
     /// Finds mistakes that show when the machine is built, here for two PEs.
     ///
@@ -196,14 +200,14 @@ impl World {
         }
     }
 
-    /// Lets the machine work until something happens that concerns programs; nothing, when no event
-    /// is left.
+    /// Lets the machine work until something happens that concerns programs, or it has worked for
+    /// a while; `None`, when no event is left.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator that is given work between its items is none to loop over"
     )]
     pub fn next(&mut self) -> Option<Happened> {
-        loop {
+        for _ in 0..EVENTS_AT_ONCE {
             if let Some(happened) = self.parts.happened.pop_front() {
                 return Some(happened);
             }
@@ -212,6 +216,7 @@ impl World {
             self.parts.counts.events += 1;
             self.handle(event);
         }
+        Some(Happened::Nothing)
     }
 
     fn handle(&mut self, event: Event) {

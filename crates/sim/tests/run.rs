@@ -1,10 +1,12 @@
 //! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to
 //! the byte.
 
-use memonet_core::{Cause, Cmp, Delivery, Error as JobError, Job, MulticastOptions};
+use memonet_core::dsm::Mutex;
+use memonet_core::{Cause, Cmp, Delivery, Error as JobError, Job, MulticastOptions, Window};
 use memonet_sim::nic::memory_slot::command::{self, Looks, route};
 use memonet_sim::packet::{Destination, Node};
-use memonet_sim::{Done, Error, Host, Machine, Options, Ps, now, run};
+use memonet_sim::{Done, Error, Host, Machine, Options, Ps, now, run, sleep};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 fn machine() -> Machine {
@@ -141,6 +143,29 @@ fn deadlines_beyond_the_end_of_time_never_come() {
     }
 }
 
+/// What would last beyond the end of time takes none, and that is told.
+#[test]
+fn nothing_lasts_beyond_the_end_of_time() {
+    for name in ["rdma-100g", "scc"] {
+        let machine = Machine::load(name).unwrap();
+        let done = run(&machine, 2, &Options::default(), |job| {
+            assert!(!sleep(Duration::MAX), "{name}");
+            job.compute(u64::MAX);
+            let told = job.quiet().unwrap_err().to_string();
+            assert!(told.contains("simulated time ends after 106 days"), "{name}: {told}");
+            job.barrier().unwrap();
+            let window = job.window::<u64>(1).unwrap();
+            let limit = Duration::from_millis(1);
+            let late = window.wait().timeout(limit).until(0, Cmp::Ne, 0).unwrap_err();
+            assert!(matches!(late, JobError::Timeout { .. }), "{name}: {late}");
+            job.barrier().unwrap();
+            now()
+        });
+        let ends = done.unwrap().results;
+        assert!(ends.iter().all(|&end| end < Duration::from_millis(10)), "{name}: {ends:?}");
+    }
+}
+
 #[test]
 fn a_deadlock_is_an_error_that_lists_the_waits() {
     let result = run(&machine(), 3, &Options::default(), |job| {
@@ -208,6 +233,25 @@ fn a_network_that_loses_most_is_not_stuck() {
 }
 
 /// What a machine sends when it is switched on is no part of the run.
+/// Packets are sent again whose acknowledgements are only under way: on a long cable, and where
+/// many wait before one node.
+#[test]
+fn late_acknowledgements_do_not_repeat_packets_for_ever() {
+    let near = Machine::load("dimmnet-2/retransmit").unwrap();
+    let mut far = near.clone();
+    far.set("link.delay", 30_000.0).unwrap();
+    for (machine, npes) in [(far, 2), (near, 64)] {
+        let done = run(&machine, npes, &Options::default(), |job| {
+            let window = job.window::<u64>(512 * job.npes()).unwrap();
+            window.put(0, 512 * job.pe(), &[job.pe() as u64 + 1; 512]).unwrap();
+            job.barrier().unwrap();
+            (0..job.npes()).all(|pe| job.pe() > 0 || window.read(512 * pe + 511) == pe as u64 + 1)
+        })
+        .unwrap();
+        assert!(done.results.iter().all(|&all| all));
+    }
+}
+
 #[test]
 fn links_are_busy_for_no_longer_than_the_run() {
     let machine = Machine::load("dimmnet-2").unwrap();
@@ -263,6 +307,111 @@ fn a_panic_is_a_death_that_others_hear_of() {
     });
     let panic = result.expect_err("the panic goes on");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"for a test"));
+}
+
+/// What a PE drops while another one unwinds is not dropped by a panic.
+#[test]
+fn a_panic_is_the_panic_of_one_pe() {
+    /// Takes time where it is dropped, and then waits for an answer.
+    struct Slow<'a>(&'a Job, Window<u64>);
+    impl Drop for Slow<'_> {
+        fn drop(&mut self) {
+            self.0.compute(1_000_000);
+            self.0.quiet().unwrap();
+            self.1.remote(1, 0).unwrap().store(1);
+            self.1.wait_until(0, Cmp::Eq, 2).unwrap();
+            assert!(std::thread::panicking());
+        }
+    }
+    for name in ["rdma-100g", "scc", "fast-ethernet-udp"] {
+        let machine = Machine::load(name).unwrap();
+        let done = run(&machine, 3, &Options::default(), |job| {
+            let (sum, window) = (Mutex::new(&job, &0u64).unwrap(), job.window::<u64>(1).unwrap());
+            job.barrier().unwrap();
+            if job.pe() == 0 {
+                let panics = AssertUnwindSafe(|| {
+                    let _slow = Slow(&job, window.clone());
+                    panic!("of PE 0 alone");
+                });
+                assert!(catch_unwind(panics).is_err());
+            } else {
+                let mut guard = sum.lock().unwrap();
+                job.compute(300_000);
+                *guard += 7;
+                drop(guard);
+                if job.pe() == 1 {
+                    window.wait_until(0, Cmp::Eq, 1).unwrap();
+                    *sum.lock().unwrap() += 7;
+                    window.remote(0, 0).unwrap().store(2);
+                }
+            }
+            job.barrier().unwrap();
+            let sum = *sum.lock().unwrap();
+            job.barrier().unwrap();
+            sum
+        });
+        assert_eq!(done.unwrap().results, [21; 3], "{name}");
+    }
+}
+
+/// With its program a PE is gone, though it has forgotten what it was shown.
+#[test]
+fn a_pe_that_forgets_a_peek_is_gone() {
+    for name in ["rdma-100g", "scc"] {
+        let machine = Machine::load(name).unwrap();
+        let done = run(&machine, 2, &Options::default(), |job| {
+            let mut channel = job.multicast::<u64>(0, &[1], MulticastOptions::new()).unwrap();
+            if job.pe() == 1 {
+                std::mem::forget(channel.peek().unwrap());
+                std::mem::forget(channel);
+                return None;
+            }
+            channel.publish(&[1, 2]).unwrap();
+            Some(job.barrier().unwrap_err())
+        });
+        let results = done.unwrap().results;
+        let left = |error: &JobError| {
+            matches!(error, JobError::PeerFailed { pe: 1, cause: Cause::Finalized, .. })
+        };
+        assert!(results[0].as_ref().is_some_and(left), "{name}: {results:?}");
+    }
+}
+
+/// A place in a lock's queue keeps a window until its PE is gone, by a panic, too.
+#[test]
+fn a_panic_leaves_no_memory() {
+    let machine = Machine::load("rdma-100g").unwrap();
+    // No other job here is as large.
+    let (segment, sizes) = (700 << 20, 1400 << 20..1500 << 20);
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let size = |line: &str| {
+            let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+            let address = |text| usize::from_str_radix(text, 16).ok();
+            Some(address(end)? - address(start)?)
+        };
+        maps.lines().filter_map(size).filter(|size| sizes.contains(size)).count()
+    };
+    let options = Options { segment: Some(segment), ..Options::default() };
+    let died = catch_unwind(AssertUnwindSafe(|| {
+        run(&machine, 2, &options, |job| {
+            assert_eq!(mapped(), 1);
+            let window = job.window::<u64>(1).unwrap();
+            let lock = window.lock(0).unwrap();
+            if job.pe() == 1 {
+                std::mem::forget(lock.lock().unwrap());
+                job.barrier().unwrap();
+                job.compute(10_000);
+                panic!("PE 1 dies");
+            }
+            job.barrier().unwrap();
+            job.attention().call();
+            lock.lock().map(drop).expect("interrupted");
+        })
+        .map(drop)
+    }));
+    assert!(died.is_err());
+    assert_eq!(mapped(), 0);
 }
 
 #[test]

@@ -372,6 +372,11 @@ impl Simulation {
         parked.iter().for_each(|&pe| self.passages.wake(pe));
     }
 
+    /// Ends the run, as no PE is left: what is still under way is of interest to nobody.
+    pub fn stop(&self) {
+        self.pace.stop();
+    }
+
     /// Notifies the engine that a PE's process has ended. The job's memory says so already.
     pub fn left(&self, pe: usize) {
         self.passages.left(pe);

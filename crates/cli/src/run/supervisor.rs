@@ -160,6 +160,7 @@ impl Supervisor {
             }
             self.handle_deadlines();
             self.tell_engine_of_unreported();
+            self.stop_engine();
             self.flush()?;
         }
         let left = self.processes.end_family();

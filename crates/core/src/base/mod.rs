@@ -17,6 +17,7 @@ pub(crate) mod process;
 pub mod settings;
 pub mod shm;
 pub(crate) mod status;
+pub mod unwinding;
 
 /// `Debug` of a type whose users want to know some values, and not its parts: `shows!([generics]
 /// Type as "Name", |it| name = value, ...)`.

@@ -4,6 +4,7 @@ use crate::base::element::ElementName;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
 use crate::base::shows;
+use crate::base::unwinding::unwinds;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
@@ -196,7 +197,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         ticket: u32,
         at_once: Option<(&'a Tickets, u64)>,
     ) -> WriteGuard<'a, T> {
-        let panicking = std::thread::panicking();
+        let panicking = unwinds();
         let at_once = at_once.filter(|_| !panicking);
         WriteGuard { lock: self, ticket, changed: false, panicking, at_once }
     }
@@ -481,7 +482,7 @@ impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
         match self.at_once {
-            Some((tickets, left)) if !std::thread::panicking() && !ending::is_forked() => {
+            Some((tickets, left)) if !unwinds() && !ending::is_forked() => {
                 tickets.leave_alone(&lock.pe, left, shm::light_fence);
             }
             _ => lock.end_slowly(self.ticket, self.changed, self.panicking),
@@ -498,7 +499,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         if ending::refuse_child(&self.pe).is_err() {
             return;
         }
-        let left = if std::thread::panicking() && !panicking {
+        let left = if unwinds() && !panicking {
             self.way.leave_broken(&self.pe, &self.counters, ticket)
         } else {
             self.leave(ticket, Mode::Exclusive, changed)

@@ -2,6 +2,7 @@
 
 use crate::base::error::Result;
 use crate::base::shm::Word;
+use crate::base::unwinding::unwinds;
 use crate::endpoint::fabric::CopyGroup;
 use crate::endpoint::pe::Pe;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Drop for Copies {
     fn drop(&mut self) {
         // A PE that unwinds makes no calls of the fabric.
         if self.slot != FIRST
-            && !std::thread::panicking()
+            && !unwinds()
             && let Some(offered) = self.pe.fabric().copied_writes()
             && let Err(error) = offered.leave(self.group)
         {

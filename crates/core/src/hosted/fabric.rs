@@ -96,8 +96,8 @@ thread_local! {
 }
 
 /// A refusal of the machine, as an error.
-pub fn refused(problem: String) -> Error {
-    Error::Fabric { fabric: "simulated machine", problem, call: None }
+pub fn refused(problem: impl Into<String>) -> Error {
+    Error::Fabric { fabric: "simulated machine", problem: problem.into(), call: None }
 }
 
 /// What a machine may have hardware for.
@@ -535,8 +535,9 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
     }
 
     fn compute(&self, time: Duration) {
-        // As in `look`.
-        let _ = self.ask(Ask::Compute { time });
+        if let Err(error) = self.ask(Ask::Compute { time }) {
+            *lock(&self.late) = Some(error);
+        }
     }
 
     fn makes_errands(&self) -> bool {

@@ -44,6 +44,7 @@ use crate::endpoint::fabric::{Fabric, FarAddress};
 use crate::endpoint::recorder::file::RecordFile;
 use crate::job::Job;
 use crate::lifecycle::launch::JobFile;
+use crate::lifecycle::life::live;
 use crate::lifecycle::start::Seat;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -136,6 +137,17 @@ impl Hosted {
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);
         Ok(job)
+    }
+
+    /// Runs the program of a PE that has [joined](Self::join), as [`Job::threads`] does: with its end
+    /// the PE leaves the job, in order or by a panic. The panic is resumed.
+    pub fn live<R>(job: Job, program: impl FnOnce(Job) -> R) -> R {
+        let mut first = None;
+        let result = live(job, program, |panic| first = Some(panic));
+        if let Some(panic) = first {
+            std::panic::resume_unwind(panic);
+        }
+        result.expect("it has not panicked")
     }
 
     /// Records that PE `pe` has died of a panic. Waits that depend on it end at their next poll.

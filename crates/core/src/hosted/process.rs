@@ -100,8 +100,7 @@ impl Process {
 
     /// The process goes on with a reply.
     fn resumed(reply: Option<Reply>) -> Result<(usize, u64)> {
-        let reply =
-            reply.ok_or_else(|| refused("the launcher takes this process for ended".into()))?;
+        let reply = reply.ok_or_else(|| refused("the launcher takes this process for ended"))?;
         clock::resumed(reply.now);
         Ok((reply.made, reply.answer.map_err(refused)?))
     }

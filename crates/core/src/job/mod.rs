@@ -231,7 +231,8 @@ impl Job {
     }
 
     /// Says that the program computes for `ns` nanoseconds. On a simulated machine that time
-    /// passes; on a real machine the call does nothing.
+    /// passes; on a real machine the call does nothing. Simulated time ends after 106 days: what
+    /// would last longer takes none, and the next [`quiet`](Self::quiet) says so.
     pub fn compute(&self, ns: u64) {
         if let Some(clock) = self.pe.clock() {
             clock.compute(Duration::from_nanos(ns));

@@ -7,6 +7,7 @@ pub(crate) mod finalizing;
 mod foreign;
 pub(crate) mod inherit;
 pub mod launch;
+pub(crate) mod life;
 pub(crate) mod pulse;
 pub(crate) mod start;
 pub(crate) mod watch;

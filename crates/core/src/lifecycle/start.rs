@@ -2,6 +2,7 @@
 
 use super::inherit::{inherit, lost_descriptor};
 use super::launch::{JobFile, available_cpus, cpu_list};
+use super::life::live;
 use super::watch::Watch;
 use super::wired::Place;
 use super::{alike, foreign};
@@ -26,7 +27,6 @@ use crate::endpoint::recorder::part::Part;
 use crate::job::Job;
 use crate::multicast;
 use crate::sync::barrier::Algorithm;
-use crate::sync::left_place;
 use crate::team::Team;
 use crate::team::forced::Forced;
 use crate::wait;
@@ -287,23 +287,11 @@ impl Job {
             .collect::<Result<Vec<_>>>()?;
         let first_panic = Mutex::new(None);
         let run = |job: Job| {
-            let (pe, control) = (job.pe.clone(), &control);
-            control.step(pe.me(), State::Empty, State::Joined);
-            control.set_pid(pe.me());
-            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(job))) {
-                Ok(result) => {
-                    // An error here is of a write for which the PE has not waited.
-                    drop(pe.finalize());
-                    Some(result)
-                }
-                Err(panic) => {
-                    // Kept before the death is published, which may make other PEs panic.
-                    lock(&first_panic).get_or_insert(panic);
-                    control.depart(pe.me(), State::Dead(Cause::Panic));
-                    left_place::forget(&pe);
-                    None
-                }
-            }
+            control.step(job.pe(), State::Empty, State::Joined);
+            control.set_pid(job.pe());
+            live(job, &f, |panic| {
+                lock(&first_panic).get_or_insert(panic);
+            })
         };
         let results: std::io::Result<Vec<Option<R>>> = std::thread::scope(|scope| {
             let start = |(me, job): (usize, Job)| {

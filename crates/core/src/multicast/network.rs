@@ -2,6 +2,7 @@
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
 use crate::base::error::Result;
+use crate::base::unwinding::unwinds;
 use crate::endpoint::fabric::{DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams};
 use crate::endpoint::pe::Pe;
 use memonet_repair::To;
@@ -103,7 +104,7 @@ impl Carrier for Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         // A PE that unwinds makes no calls of the fabric: the group then ends with the job.
-        if !std::thread::panicking()
+        if !unwinds()
             && let Err(error) = self.datagrams().leave(self.group)
         {
             self.pe.surface_later(error);

@@ -27,8 +27,9 @@
 //!   its children's rings, unless a reader below another PE has died, to which nothing more could
 //!   be relayed. Where a PE has died, no PE stays: all that depend on the writer get an error.
 //! * T5: *Only the reader itself gives away a place in its ring*, by `pop` or by dropping its end.
-//!   The state of its PE does not, as safe code may hold references to a block that is *shown*. So
-//!   a PE that finalises with a shown block stays until that is popped. After it has left, it is
+//!   The state of its PE does not, as safe code may hold references to a block that is *shown*, for
+//!   ever if it has leaked the channel. So a PE that leaves with a shown block does not report it:
+//!   a writer that needs the place waits, and learns that the PE has left. After that the PE is
 //!   shown nothing more. Only exit handlers ignore that: the program's references end with the
 //!   process.
 //! * T6: *A dropped reader is sent no later record in place of an earlier one.* T3 no longer keeps
@@ -313,7 +314,7 @@ impl Relay for Node {
             self.ring.set_word(last, Header::End { broken: false }.to_word());
         }
         self.work(&mut progress, true);
-        self.is_needed(&progress) || progress.shown && !ending::exits()
+        self.is_needed(&progress)
     }
 
     fn shows_memory(&self) -> bool {

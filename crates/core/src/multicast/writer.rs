@@ -9,6 +9,7 @@ use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::shm::{self, Plain};
+use crate::base::unwinding::unwinds;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
 use crate::endpoint::{calls, ending};
@@ -365,7 +366,7 @@ impl Writer {
     fn wait_for_arrival(&mut self) {
         let Onward::Datagrams(sending) = &self.onward else { return };
         let sending = sending.clone();
-        let panics = std::thread::panicking();
+        let panics = unwinds();
         let limit = Limit::from(panics.then_some(Duration::from_secs(1)));
         while !sending.is_complete() {
             let look =
@@ -395,7 +396,7 @@ impl Drop for Writer {
             return;
         }
         // What a writer that panics has published may be less than it meant to.
-        let last = Header::End { broken: std::thread::panicking() };
+        let last = Header::End { broken: unwinds() };
         if let Onward::Hosts(cast) = &self.onward {
             cast.end(last);
             return self.wake_readers();

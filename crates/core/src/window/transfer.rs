@@ -3,6 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::base::shows;
+use crate::base::unwinding::unwinds;
 use crate::endpoint::belongs::check_together;
 use crate::endpoint::fabric::{Prepared, Signal, SignalOp};
 use crate::endpoint::recorder::Kind;
@@ -146,7 +147,7 @@ impl Transfer {
     fn release(&mut self) {
         let pe = &self.window.pe;
         if let Some(mut prepared) = self.prepared.take()
-            && !std::thread::panicking()
+            && !unwinds()
             && let Err(error) = prepared.release(pe.fabric())
         {
             pe.surface_later(error);

@@ -27,6 +27,7 @@ on_every_fabric!(
     with threads of their own:
     a_peek_outlives_its_pe,
     a_peek_outlives_finalising,
+    a_leaked_peek_keeps_no_pe,
 );
 
 /// It goes on as a PE. But what it has published may be less than it meant to.
@@ -568,6 +569,29 @@ fn a_peek_outlives_its_pe(setup: Setup) {
                 (0..300).try_for_each(|number| channel.publish(&[number; 20]))
             },
         );
+    }
+}
+
+/// A PE leaks a channel that shows it a block, and returns: the job ends all the same.
+fn a_leaked_peek_keeps_no_pe(setup: Setup) {
+    for run in setup.runs(&[2, 4]) {
+        run.job(move |job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            match job.pe() {
+                0 => channel.publish(&[7; 20]),
+                1 => {
+                    let block = Box::leak(Box::new(channel)).peek()?;
+                    assert_eq!(*block, [7; 20]);
+                    std::mem::forget(block);
+                    Ok(())
+                }
+                _ => {
+                    let mut buffer = Vec::new();
+                    while channel.recv(&mut buffer).is_ok() {}
+                    Ok(())
+                }
+            }
+        });
     }
 }
 

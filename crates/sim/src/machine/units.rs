@@ -5,7 +5,7 @@ use crate::time::Ps;
 pub(super) const TIMES: &str = "ps, ns, us, ms, s, or \"cycles of\" a clock";
 pub(super) const SIZES: &str = "B, KiB, MiB, GiB, and comes to whole bytes";
 pub(super) const RATES: &str =
-    "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0, nor slower than 1 kB/s";
+    "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, from 1 kB/s to a byte in a femtosecond";
 /// The longest time of a machine file, 1000 s. Sums of many such times do not overflow [`Ps`].
 pub(super) const LONGEST: Ps = Ps(1_000_000_000_000_000);
 /// A byte's time at 1 kB/s, in femtoseconds.
@@ -37,7 +37,8 @@ impl Rate {
 
     /// The rate of `n` lines side by side.
     pub fn times(self, n: u64) -> Rate {
-        Rate { femtoseconds_per_byte: self.femtoseconds_per_byte / n.max(1) }
+        let all = self.femtoseconds_per_byte / n.max(1);
+        Rate { femtoseconds_per_byte: all.max(u64::from(self.takes_time())) }
     }
 }
 
@@ -82,7 +83,8 @@ pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
         "ns/B" => number * one,
         _ => one / number,
     };
-    (femtoseconds <= SLOWEST_FS)
+    (0.5..=SLOWEST_FS)
+        .contains(&femtoseconds)
         .then(|| Rate { femtoseconds_per_byte: femtoseconds.round() as u64 })
 }
 
@@ -98,7 +100,12 @@ mod tests {
         assert_eq!(bytes(0.3, "B"), None);
         assert_eq!(rate(500.0, "MB/s").unwrap().time(10), Ps::ns(20));
         assert_eq!(rate(100.0, "Gbit/s").unwrap().time(1 << 20), Ps(83_886_080));
-        assert_eq!(rate(0.0, "GB/s"), None);
+        for no_rate in [0.0, -0.0] {
+            assert_eq!(rate(no_rate, "GB/s"), None);
+            assert_eq!(rate(no_rate, "ns/B"), None);
+        }
+        assert_eq!(rate(1e13, "Gbit/s"), None);
+        assert_eq!(rate(1e6, "GB/s").unwrap().times(1 << 40).time(1000), Ps(1));
         assert_eq!(rate(1e-9, "MB/s"), None);
         assert_eq!(rate(0.02, "ns/B").unwrap().time(1000), Ps::ns(20));
         // The product in femtoseconds fits into a word, or does not.

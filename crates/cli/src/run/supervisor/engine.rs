@@ -54,6 +54,8 @@ impl Supervisor {
                     }
                     if let Err(error) = result {
                         let text = match error.downcast_ref() {
+                            // Why is told by what has stopped it.
+                            Some(Error::Stopped { .. }) => continue,
                             Some(Error::Deadlock { at, waits }) => {
                                 if let Some(simulation) = &simulation {
                                     self.hear_parked(simulation, TO_HEAR_ALL);
@@ -121,6 +123,16 @@ impl Supervisor {
     pub(super) fn tell_engine(&self, pe: usize) {
         if let Some(simulation) = &self.simulation {
             simulation.left(pe);
+        }
+    }
+
+    /// Stops the engine of a job that was ended and has no PE any more.
+    pub(super) fn stop_engine(&self) {
+        if let Some(simulation) = &self.simulation
+            && self.processes.phase.has_terminated()
+            && !self.processes.are_alive()
+        {
+            simulation.stop();
         }
     }
 

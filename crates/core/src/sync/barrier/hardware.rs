@@ -3,6 +3,7 @@
 use super::{Phases, Slot};
 use crate::base::error::{Quick, Result};
 use crate::base::settings::ENV_BARRIER;
+use crate::base::unwinding::unwinds;
 use crate::endpoint::fabric::{BarrierGroup, HardwareBarrier};
 use crate::endpoint::pe::Pe;
 
@@ -36,7 +37,7 @@ impl Hardware {
     /// those of a PE that unwinds: it makes no calls of the fabric.
     pub(super) fn leave(&self, slot: &Slot) {
         if slot.slot != FIRST
-            && !std::thread::panicking()
+            && !unwinds()
             && let Err(error) = Self::of(slot).leave(self.group)
         {
             slot.pe.surface_later(error);

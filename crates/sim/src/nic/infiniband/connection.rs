@@ -51,7 +51,8 @@ impl Connection {
         self.early.len()
     }
 
-    /// Forgets what has been acknowledged. Returns the packets that are lost.
+    /// Forgets what has been acknowledged: by its transmission, or, whatever was sent again since,
+    /// because the receiver lacks none before `lacking`. Returns the packets that are lost.
     pub fn acknowledged(&mut self, lacking: u32, transmission: u32) -> Vec<Sent> {
         let mut lost = Vec::new();
         while let Some(sent) =
@@ -61,6 +62,7 @@ impl Connection {
                 lost.push(sent);
             }
         }
+        self.unacknowledged.retain(|sent| sent.number >= lacking);
         lost
     }
 
@@ -105,6 +107,21 @@ mod tests {
             service: Service::default(),
             droppable: true,
         }
+    }
+
+    /// A packet is sent again while the answer is under way, and again.
+    #[test]
+    fn a_late_acknowledgement_counts() {
+        let sent = |transmission| Sent::new(0, transmission, Ps::ZERO, packet(7));
+        let mut from = Connection::default();
+        for late in 1..4 {
+            from.unacknowledged = [sent(3)].into();
+            assert!(from.acknowledged(1, late).is_empty());
+            assert!(from.unacknowledged.is_empty(), "it has come by transmission {late}");
+        }
+        from.unacknowledged = [sent(3)].into();
+        assert!(from.acknowledged(0, 2).is_empty());
+        assert_eq!(from.unacknowledged.len(), 1, "another packet has come");
     }
 
     /// Whatever the network loses, each packet is delivered once, in order.

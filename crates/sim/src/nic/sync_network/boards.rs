@@ -200,7 +200,7 @@ impl SyncNetwork {
                 flag_read,
                 packet_write: host.time("packet_write")?,
                 packet_read: host.time("packet_read")?,
-                handle: machine.section("agent").time("handle")?,
+                handle: machine.section("agent").time_not_zero("handle")?,
                 float_delay: chain.time("float_delay")?,
             },
             wires: Wires::new(nodes as usize, wires),
