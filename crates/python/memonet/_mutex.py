@@ -1,10 +1,10 @@
 """A mutex that owns its data."""
 
-from ._memonet import MutexData
+from ._memonet import MutexData, Turns
 from ._shown import Layout, Shown, leave
 
 
-class Mutex:
+class Mutex(Turns):
     """Data of the whole job that one thread of one PE uses at a time. Making it is collective.
 
     `initial` is a number, an array or a dataclass of numbers, and equal at all PEs. ::
@@ -40,22 +40,45 @@ class Mutex:
 
     def acquire(self, timeout=None):
         """Waits for the data, for so many seconds at most; gives them. `release` gives them back."""
-        self._data.lock(timeout)
-        return self._shown.show()
+        before = self._data.mine
+        try:
+            self._data.lock(timeout)
+            return self._shown.show()
+        except BaseException as raised:
+            self._undo(before, raised)
+            raise
 
     def try_acquire(self):
         """The data, if no other thread or PE has them; otherwise None."""
-        return self._shown.show() if self._data.try_lock() else None
-
-    def release(self):
-        """Gives the data back. The array that `acquire` gave becomes empty."""
-        self._shown.hide()
-        self._data.release()
+        before = self._data.mine
+        try:
+            return self._shown.show() if self._data.try_lock() else None
+        except BaseException as raised:
+            self._undo(before, raised)
+            raise
 
     __enter__ = acquire
 
-    def __exit__(self, _kind, raised, _trace):
-        leave(self.release, raised)
+    def _undo(self, before, raised):
+        """Gives back what a signal keeps the caller from getting, which came after turn `before`."""
+        if self._data.mine not in (None, before):
+            self._leave(raised)
+
+    def _leave(self, raised):
+        """The end of a turn, which `raised` may end. `Turns` calls it."""
+        leave(self._release, raised)
+
+    def _release(self):
+        try:
+            self._shown.hide()
+        except BufferError:
+            raise
+        except Exception:
+            # What does not fit is not written.
+            self._shown.forget()
+            self._data.release()
+            raise
+        self._data.release()
 
     def stats(self):
         """What this PE has done with the mutex so far: a dictionary of `uses`, `hits` (that needed

@@ -13,7 +13,15 @@ class _Guard:
 
     def release(self):
         """Gives the data back. The array that the `with` gave becomes empty."""
-        self._shown.hide(self._write)
+        try:
+            self._shown.hide(self._write)
+        except BufferError:
+            raise
+        except Exception:
+            # What does not fit is not written.
+            self._shown.forget()
+            self._guard.release()
+            raise
         self._guard.release()
 
     def __enter__(self):

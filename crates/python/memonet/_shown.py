@@ -74,7 +74,9 @@ class Shown:
             pass  # nothing was given, or it was taken back before a view kept the data
         elif self.layout.kind is not None:
             if write:
-                numpy.frombuffer(self.buffer, self.layout.dtype)[0] = dataclasses.astuple(given)
+                # All fields, or none.
+                row = numpy.array(dataclasses.astuple(given), self.layout.dtype)
+                numpy.frombuffer(self.buffer, self.layout.dtype)[0] = row
         else:
             # An array with the two references that `given` has here.
             alike = self._alike = numpy.empty(0)
@@ -89,6 +91,10 @@ class Shown:
             # In place: the caller's variable shows nothing any more.
             given.__setstate__((1, (0,), numpy.dtype("uint8"), False, b""))
         self._given = given = None
+
+    def forget(self):
+        """Writes nothing back."""
+        self._given = None
 
 
 def leave(release, raised):

@@ -5,9 +5,7 @@ from ._memonet import Team, Window
 
 
 def _count(source, start, count):
-    if count is None:
-        count = source.size - (start if isinstance(start, int) else 0)
-    return count
+    return source.size - source._element(start) if count is None else count
 
 
 def transfer(target, pe, index, source, start=0, count=None, **signal):

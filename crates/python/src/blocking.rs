@@ -14,7 +14,8 @@
 //!   `signal.signal` calls put Python's back; the next wait that lasts replaces it again. Signals
 //!   that are ignored, or that have no handler, stay as they are.
 //! * If one of Python's handlers raises (that of Ctrl-C raises `KeyboardInterrupt`), the wait ends,
-//!   and its call raises that exception. If none does, the wait goes on. A handler must not make
+//!   and its call raises that exception, also where what it waited for has come meanwhile, or a
+//!   failure has. If none does, the wait goes on. A handler must not make
 //!   calls that wait.
 //! * The hook of any other thread goes on: signals are the main thread's. If the main thread is not
 //!   waiting, that hook dismisses the call, as nobody else would.
@@ -59,6 +60,10 @@ thread_local! {
 static CALLED: OnceLock<Attention> = OnceLock::new();
 /// The C-level handlers that [`handle`] has replaced, by signal; 0 where it has replaced none.
 static REPLACED: [AtomicUsize; MOST_SIGNALS] = [const { AtomicUsize::new(0) }; MOST_SIGNALS];
+/// Those that it has replaced first.
+static FIRST: [AtomicUsize; MOST_SIGNALS] = [const { AtomicUsize::new(0) }; MOST_SIGNALS];
+/// The thread in [`handle`], as pthreads name it, by signal.
+static HANDLES: [AtomicUsize; MOST_SIGNALS] = [const { AtomicUsize::new(0) }; MOST_SIGNALS];
 const MOST_SIGNALS: usize = 65;
 /// Whether the main thread waits, or is about to.
 static MAIN_WAITS: AtomicBool = AtomicBool::new(false);
@@ -108,8 +113,7 @@ pub fn watch(py: Python<'_>, job: &Job) -> PyResult<bool> {
 fn main_thread(py: Python<'_>) -> PyResult<usize> {
     match py.import("sys")?.getattr("modules")?.cast::<PyDict>()?.get_item("threading")? {
         Some(threading) => threading.call_method0("main_thread")?.getattr("ident")?.extract(),
-        // SAFETY: it only gives this thread's name.
-        None => Ok(unsafe { libc::pthread_self() } as usize),
+        None => Ok(this_thread()),
     }
 }
 
@@ -124,19 +128,33 @@ fn leave_to_main(waiting: &Waiting<'_>) {
     }
 }
 
-fn is_main() -> bool {
+/// This thread, as pthreads name it.
+pub fn this_thread() -> usize {
     // SAFETY: it only gives this thread's name.
-    let me = unsafe { libc::pthread_self() };
-    me as usize == MAIN.load(Ordering::Relaxed)
+    unsafe { libc::pthread_self() as usize }
+}
+
+fn is_main() -> bool {
+    this_thread() == MAIN.load(Ordering::Relaxed)
 }
 
 /// What runs at a signal: only what a signal handler may do.
+///
+/// A handler that a library has installed over this one, and that was replaced in turn, may call
+/// this one as the one before it: that call is for the first.
 extern "C" fn handle(signal: c_int) {
-    let replaced = REPLACED[signal as usize % MOST_SIGNALS].load(Ordering::Relaxed);
+    let at = signal as usize % MOST_SIGNALS;
+    let me = this_thread();
+    let outer = HANDLES[at].swap(me, Ordering::Relaxed);
+    let replaced = if outer == me { &FIRST } else { &REPLACED };
+    let replaced = replaced[at].load(Ordering::Relaxed);
     if replaced != 0 {
         // SAFETY: a handler that `sigaction` has given for this signal, without SA_SIGINFO.
         let replaced: extern "C" fn(c_int) = unsafe { std::mem::transmute(replaced) };
         replaced(signal);
+    }
+    if outer != me {
+        HANDLES[at].store(0, Ordering::Relaxed);
     }
     if let Some(attention) = CALLED.get() {
         attention.call();
@@ -158,6 +176,9 @@ fn intercept() {
             continue;
         }
         REPLACED[signal as usize].store(present.sa_sigaction, Ordering::Relaxed);
+        let first = &FIRST[signal as usize];
+        let _ =
+            first.compare_exchange(0, present.sa_sigaction, Ordering::Relaxed, Ordering::Relaxed);
         present.sa_sigaction = ours;
         // SAFETY: `handle` does what a signal handler may do; mask and flags stay as they are.
         unsafe { libc::sigaction(signal, &raw const present, std::ptr::null_mut()) };
@@ -192,7 +213,11 @@ pub fn wait<R: Send>(
     let waits = Waits::begin();
     let result = py.detach(call);
     drop(waits);
-    result.map_err(|error| ended(py, error))
+    match (result, RAISED.with(|place| place.borrow_mut().take())) {
+        // What it waited for may have come all the same. The exception must not be lost.
+        (_, Some(raised)) => Err(raised),
+        (result, None) => result.map_err(|error| raise(py, error)),
+    }
 }
 
 /// Whether a wait may look with the interpreter's lock in hand. Where the lock is shared with the
@@ -235,8 +260,5 @@ pub fn call<R: Send>(
 /// The exception of a wait that has failed: what a signal handler has raised, if it was that.
 pub fn ended(py: Python<'_>, error: Error) -> PyErr {
     let raised = RAISED.with(|place| place.borrow_mut().take());
-    match (error, raised) {
-        (Error::Interrupted { .. }, Some(raised)) => raised,
-        (error, _) => raise(py, error),
-    }
+    raised.unwrap_or_else(|| raise(py, error))
 }

@@ -18,7 +18,7 @@ fn caller() -> Option<String> {
 /// The innermost line outside of this package.
 fn place(py: Python<'_>) -> PyResult<Option<String>> {
     let package = py.import("memonet")?.getattr("__path__")?.get_item(0)?;
-    let package: String = package.cast_into::<PyString>()?.extract()?;
+    let package: String = package.cast_into::<PyString>()?.extract::<String>()? + "/";
     // An error in a thread that has no Python code, as one of the library's.
     let mut frame = py.import("sys")?.call_method0("_getframe")?;
     while !frame.is_none() {

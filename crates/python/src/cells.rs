@@ -116,6 +116,11 @@ pub fn signals(cells: &dyn Cells) -> Result<&Window<u64>> {
     ))
 }
 
+/// Checks that there is such a word at `pe`.
+pub fn check_signal(pe: usize, &(cells, word, _, _): &Signal<'_>) -> Result<()> {
+    signals(cells)?.remote(pe, word).map(drop)
+}
+
 /// The words of a window whose kind is `T`'s.
 ///
 /// # Panics

@@ -114,7 +114,7 @@ mod _memonet {
     #[pymodule_export]
     use super::multicast::MulticastData;
     #[pymodule_export]
-    use super::mutex::MutexData;
+    use super::mutex::{MutexData, Turns};
     #[pymodule_export]
     use super::nbi::put_nbi;
     #[pymodule_export]

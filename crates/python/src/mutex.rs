@@ -12,10 +12,12 @@ use crate::lent::Lent;
 use crate::window::duration;
 use memonet_core::dsm::{self, LockOptions};
 use memonet_core::unstable::segment;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The data, aligned for any element.
@@ -28,6 +30,9 @@ pub struct MutexData {
     lent: Lent<dsm::Guard<'static, Data>, dsm::Mutex<Data>>,
     /// Locked as shortly as those of `lent`.
     mutex: Mutex<Option<Arc<dsm::Mutex<Data>>>>,
+    /// How often this PE has got the data, and the thread that did last, as pthreads name it.
+    turns: AtomicU64,
+    holder: AtomicUsize,
 }
 
 impl MutexData {
@@ -48,7 +53,64 @@ impl MutexData {
         let guard = unsafe {
             std::mem::transmute::<dsm::Guard<'_, Data>, dsm::Guard<'static, Data>>(guard)
         };
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.holder.store(blocking::this_thread(), Ordering::Relaxed);
         self.lent.keep(Kept::new(&self.job, mutex.clone(), guard));
+    }
+
+    /// The turn in which this PE has the data now.
+    fn turn(&self) -> Option<u64> {
+        self.lent.is_held().then(|| self.turns.load(Ordering::Relaxed))
+    }
+}
+
+/// How often in a row signals may interrupt the end of a turn.
+const MOST_INTERRUPTS: usize = 8;
+
+/// The end of a turn, which no signal keeps from its place. Python runs handlers of signals between
+/// the instructions of the functions that give the data back, and what a handler raises ends these
+/// before they have. So they are called again, and then that is raised.
+#[pyclass(frozen, subclass, module = "memonet._memonet")]
+pub struct Turns;
+
+#[pymethods]
+impl Turns {
+    #[new]
+    #[pyo3(signature = (*_args, **_options))]
+    fn new(_args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Self {
+        Turns
+    }
+
+    /// Gives the data back. The array that `acquire` gave becomes empty.
+    fn release(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::end(slf, &slf.py().None().into_bound(slf.py()))
+    }
+
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        _kind: &Bound<'_, PyAny>,
+        raised: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Self::end(slf, raised)
+    }
+}
+
+impl Turns {
+    fn end(slf: &Bound<'_, Self>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, data) = (slf.py(), slf.getattr("_data")?.cast_into::<MutexData>()?);
+        let (turn, mut first) = (data.get().turn(), None);
+        for _ in 0..MOST_INTERRUPTS {
+            let Err(error) = slf.call_method1("_leave", (raised,)) else { break };
+            if error.is_instance_of::<PyBufferError>(py) {
+                return Err(error);
+            }
+            first.get_or_insert(error);
+            if turn.is_none() || data.get().turn() != turn {
+                break;
+            }
+        }
+        first.map_or(Ok(()), Err)
     }
 }
 
@@ -72,7 +134,8 @@ impl MutexData {
         let job = &job.get().job;
         let mutex = blocking::wait(py, || dsm::Mutex::with(job, &data[..], options))?;
         let (lent, mutex) = (Lent::new("mutex", bytes, None), Mutex::new(Some(Arc::new(mutex))));
-        Ok(MutexData { job: job.clone(), lent, mutex })
+        let (turns, holder) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Ok(MutexData { job: job.clone(), lent, mutex, turns, holder })
     }
 
     /// Waits for the data.
@@ -111,6 +174,12 @@ impl MutexData {
     /// What this PE has done with the mutex so far.
     fn stats(&self, py: Python<'_>) -> PyResult<Counts> {
         Ok(counts::of(self.mutex(py)?.stats()))
+    }
+
+    /// The turn in which this thread has the data.
+    #[getter]
+    fn mine(&self) -> Option<u64> {
+        self.turn().filter(|_| self.holder.load(Ordering::Relaxed) == blocking::this_thread())
     }
 
     /// How many buffers show the data.

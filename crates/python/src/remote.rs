@@ -31,8 +31,11 @@ impl<T: Scalar> Target for memonet_core::Remote<T> {
     }
 
     fn store(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        memonet_core::Remote::store(self, T::read(value)?);
-        Ok(())
+        let (py, value, far) = (value.py(), T::read(value)?, !Target::is_near(self));
+        blocking::call(py, far, || {
+            memonet_core::Remote::store(self, value);
+            Ok(())
+        })
     }
 
     fn load(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -210,7 +210,8 @@ impl Team {
         let buffer = Buffer::writable(array)?;
         let letter: char = dtype.getattr("kind")?.extract()?;
         let kind = Kind::of(dtype)?;
-        if complex(kind.size(), letter) {
+        let native: bool = dtype.getattr("isnative")?.extract()?;
+        if native && complex(kind.size(), letter) {
             return self.combine_complex(py, &buffer, kind.size(), op, form);
         }
         with_word!(kind, T => {

@@ -2,7 +2,7 @@
 
 use crate::blocking::{self, LONG_BYTES};
 use crate::buffer::{Buffer, Raw};
-use crate::cells::{Cells, Signal, Terms, Which, comparison};
+use crate::cells::{Cells, Signal, Terms, Which, check_signal, comparison};
 use crate::elements::{Elements, Staged};
 use crate::errors::{freed, out_of_bounds, raise, type_error, value_error};
 use crate::ndarray;
@@ -192,6 +192,9 @@ impl Window {
             if let (Some(signal), true) = (&signal, is_block) {
                 // SAFETY: the elements of `from`, which it keeps.
                 return unsafe { cells.put_signal(pe, at / size, *start, layout.count(), signal) };
+            }
+            if let Some(signal) = &signal {
+                check_signal(pe, signal)?;
             }
             each_run(to, layout, |to, from, bytes| {
                 let from = Raw(start.0.wrapping_offset(from));
@@ -704,6 +707,11 @@ impl Window {
         let (index, memory) = (slf.get().index(index)?, Self::memory(slf)?);
         let found = memory.get().cells().test(&[index], comparison(cmp)?, value)?;
         Ok(!found.is_empty())
+    }
+
+    /// The number of an element: an integer, or a tuple of them.
+    fn _element(&self, index: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.index(index)
     }
 
     /// Prepares a copy of `count` elements of this PE's part of `source`, to be started many times.

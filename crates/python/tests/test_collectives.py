@@ -174,3 +174,12 @@ def test_checks_find_different_arrays(run_near):
 
     ended = run_near.start(2, body, environment={"MEMONET_CHECK": "1"})
     assert ended.returncode == 7, ended
+
+
+def test_complex_numbers_of_another_byte_order_are_refused():
+    def body(job):
+        for call in (job.world.all_reduce, job.world.reduce, job.world.scan):
+            with pytest.raises(TypeError, match="there is no"):
+                call(np.ones(3, ">c8"))
+
+    memonet.threads(1, body)

@@ -121,6 +121,81 @@ def test_ctrl_c_ends_every_kind_of_wait(run):
     assert (ended.returncode, ended.stdout) == (9, "all\n"), ended
 
 
+def test_ctrl_c_leaves_no_mutex_locked(run_near):
+    def body(job):
+        mutex = memonet.Mutex(job, np.zeros(2))
+        for trial in range(60):
+            delay = 0.01 + trial % 7 * 0.001
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                while True:
+                    with mutex as array:
+                        array[0] += 1
+            except KeyboardInterrupt:
+                pass
+            array = mutex.try_acquire()
+            assert array is not None, trial
+            mutex.release()
+
+    run_near(1, body)
+
+
+def test_what_a_handler_raises_is_not_lost(run_near):
+    def body(job):
+        lock, flag = memonet.RwLock(job, np.zeros(1)), job.window(1, "uint64")
+
+        class Stop(Exception):
+            pass
+
+        def handler(*_):
+            # Meanwhile what the wait is for comes.
+            time.sleep(1.0)
+            raise Stop
+
+        job.barrier()
+        if job.pe == 1:
+            with lock.read():
+                flag.signal(0, 0, 1)
+                time.sleep(0.7)
+        else:
+            signal.signal(signal.SIGALRM, handler)
+            flag.wait_until(0, "==", 1)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            try:
+                with lock.write():
+                    raise AssertionError("what the handler has raised is lost")
+            except Stop:
+                pass
+            assert lock.try_write() is not None
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_handlers_of_libraries_may_call_the_one_before(run_near):
+    def body(job):
+        import faulthandler
+
+        seen = []
+        word = job.window(1, "int64")
+
+        def wait():
+            try:
+                word.wait_until(0, "==", 1, timeout=0.2)
+            except memonet.Timeout:
+                pass
+
+        signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+        wait()
+        faulthandler.register(signal.SIGUSR1, chain=True)
+        wait()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        wait()
+        assert seen == [1]
+
+    run_near(1, body)
+
+
 def test_what_outlives_its_job(run_near):
     def body(job):
         import gc

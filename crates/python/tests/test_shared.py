@@ -1,5 +1,7 @@
 """Mutexes, regions and channels."""
 
+import dataclasses
+
 import memonet
 import numpy as np
 import pytest
@@ -198,6 +200,25 @@ def test_an_exception_gives_the_data_back():
         mutex.acquire(timeout=1.0)
         mutex.release()
         assert lock.try_write() is not None
+
+    memonet.threads(1, body)
+
+
+def test_fields_that_do_not_fit_are_not_written():
+    @dataclasses.dataclass
+    class Best:
+        pe: int
+        score: float
+
+    def body(job):
+        mutex, lock = memonet.Mutex(job, Best(1, 2.0)), memonet.RwLock(job, Best(1, 2.0))
+        for enter in (lambda: mutex, lock.write):
+            for wrong in (None, 2**70):
+                with pytest.raises((TypeError, OverflowError)):
+                    with enter() as best:
+                        best.pe, best.score = wrong, 3.0
+                with enter() as best:
+                    assert best == Best(1, 2.0)
 
     memonet.threads(1, body)
 

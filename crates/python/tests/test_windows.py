@@ -262,6 +262,38 @@ def test_elements_that_are_no_words(run):
     run(2, body)
 
 
+def test_where_sources_begin(run):
+    def body(job):
+        to, source = job.window((4, 5), "int64"), job.window((4, 5), "int64")
+        other = (job.pe + 1) % job.npes
+        source.local[:] = np.arange(20).reshape(4, 5) + 100 * job.pe
+        for start in (5, np.int64(5), (1, 0)):
+            to.local[:] = 0
+            job.barrier()
+            to.put_nbi(other, 0, source, start)
+            job.barrier()
+            assert to.local.reshape(-1).tolist() == [*(np.arange(5, 20) + 100 * other), *[0] * 5]
+            job.barrier()
+            to.local[:] = 0
+            job.barrier()
+            to.prepare(other, (0, 0), source, start).start()
+            job.barrier()
+            assert to.local[0, 0] == 100 * other + 5
+            job.barrier()
+
+    run(2, body)
+
+
+def test_a_wrong_signal_puts_nothing():
+    def body(job):
+        window, signals = job.window(10, "int64"), job.window(1, "uint64")
+        with pytest.raises(memonet.OutOfBounds):
+            window.put_signal(0, 0, np.arange(10)[::2], signals, 7, 1)
+        assert not window.local.any()
+
+    memonet.threads(1, body)
+
+
 def test_dlpack_both_ways():
     class Tensor:
         """What another library has: neither a buffer nor an array."""

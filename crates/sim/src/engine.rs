@@ -26,13 +26,13 @@
 //! another one that runs at that moment, and waits for it, may hear of it at once, or a
 //! millisecond later as others do.
 //!
-//! **While a coroutine unwinds, no other one runs.** That a thread panics is known of the thread, and
-//! all coroutines share one: what another PE drops meanwhile would count as left by a panic. So
-//! that PE's calls are answered by the machine alone, and the others go on when the panic was caught
-//! or has ended the PE. Their clocks then show the time that has passed. Where the PE waits, as the
-//! last blocks of a channel may need answers, the others do run, and the thread's panic
-//! [is not theirs](unwinding). Should one of them panic just then, what it holds counts as given back
-//! in order.
+//! **While a coroutine unwinds, no other one runs.** That a thread panics is known of the thread,
+//! and all coroutines share one: what another PE drops meanwhile would count as left by a panic. So
+//! that PE's calls are answered by the machine alone, and the others go on when the panic was
+//! caught or has ended the PE. Their clocks then show the time that has passed. Where the PE waits,
+//! as the last blocks of a channel may need answers, the others do run, and the thread's panic
+//! [is not theirs](unwinding). Should one of them panic just then, what it holds counts as given
+//! back in order.
 //!
 //! **A job is stuck** when nothing is under way in the machine, and all that is left are polls of
 //! parked PEs that ask in vain. These show that the job is not stuck: memory that changes, a wait

@@ -97,10 +97,6 @@ impl Pace {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-
     fn begins(&self, pe: u32) {
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // It may have been meant for a turn that ended just then.
@@ -195,7 +191,7 @@ pub fn run_processes(
         list: None,
         answered: 0,
     };
-    let outside = Run { hosted, pace: Some(pace) };
+    let outside = Run { hosted, stopped: Some(&pace.stopped) };
     let Finished { mut world, usage, result, .. } =
         Engine::new(world, (0..pes).map(process).collect(), &outside).run();
     Ok(Ended { usage, recorder: std::mem::take(world.recorder()), result })

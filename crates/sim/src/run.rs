@@ -8,7 +8,6 @@ use crate::host::{Answer, Atomic, Command, HostOp, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::packet::Payload;
-use crate::processes::Pace;
 use crate::program::Request;
 use crate::stacks::stacks;
 use crate::time::Ps;
@@ -24,6 +23,7 @@ use memonet_trace::chrome::Timeline;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Options of a run.
@@ -121,7 +121,7 @@ pub fn run<R>(
     };
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
     let Finished { mut world, usage, panic, result } =
-        Engine::new(world, tasks, &Run { hosted: &hosted, pace: None }).run();
+        Engine::new(world, tasks, &Run { hosted: &hosted, stopped: None }).run();
     // Where others waited for the PE that died, its panic is the cause, and a deadlock follows.
     if let Some(panic) = panic {
         std::panic::resume_unwind(panic);
@@ -169,15 +169,15 @@ impl Memory for JobMemory {
     }
 }
 
-/// A job whose run may be stopped by a thread with its pace, if it has one.
+/// A job, and what says that its run is to stop, if it may be stopped.
 pub(crate) struct Run<'a> {
     pub(crate) hosted: &'a Hosted,
-    pub(crate) pace: Option<&'a Pace>,
+    pub(crate) stopped: Option<&'a AtomicBool>,
 }
 
 impl Outside for Run<'_> {
     fn is_stopped(&self) -> bool {
-        self.pace.is_some_and(Pace::is_stopped)
+        self.stopped.is_some_and(|stopped| stopped.load(Ordering::Relaxed))
     }
 
     fn count(&self) -> u32 {

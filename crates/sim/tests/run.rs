@@ -362,7 +362,7 @@ fn a_pe_that_forgets_a_peek_is_gone() {
         let done = run(&machine, 2, &Options::default(), |job| {
             let mut channel = job.multicast::<u64>(0, &[1], MulticastOptions::new()).unwrap();
             if job.pe() == 1 {
-                std::mem::forget(channel.peek().unwrap());
+                assert_eq!(*channel.peek().unwrap(), [1, 2]);
                 std::mem::forget(channel);
                 return None;
             }

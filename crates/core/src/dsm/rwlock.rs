@@ -149,9 +149,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         }?;
         let looks_on = job.pe.recorder().is_some() || job.pe.is_checked();
         let at_once = match &way {
-            Protocol::Near(near) if !looks_on && job.pe.control().membarrier() => {
-                near.without_shadow()
-            }
+            Protocol::Near(near) if !looks_on && job.pe.rings_lightly() => near.without_shadow(),
             _ => None,
         };
         let way = match job.pe.is_checked() {

@@ -388,6 +388,11 @@ impl Pe {
         bell.ring(self.control.membarrier());
     }
 
+    /// Whether a light fence does what [`order_rings`](Self::order_rings) does.
+    pub(crate) fn rings_lightly(&self) -> bool {
+        self.control.membarrier()
+    }
+
     /// Orders this thread's writes before its next reads of sleepers' announcements, as every ring
     /// does.
     #[inline(always)]

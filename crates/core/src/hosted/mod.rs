@@ -139,8 +139,8 @@ impl Hosted {
         Ok(job)
     }
 
-    /// Runs the program of a PE that has [joined](Self::join), as [`Job::threads`] does: with its end
-    /// the PE leaves the job, in order or by a panic. The panic is resumed.
+    /// Runs the program of a PE that has [joined](Self::join), as [`Job::threads`] does: with its
+    /// end the PE leaves the job, in order or by a panic. The panic is resumed.
     pub fn live<R>(job: Job, program: impl FnOnce(Job) -> R) -> R {
         let mut first = None;
         let result = live(job, program, |panic| first = Some(panic));

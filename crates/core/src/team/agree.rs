@@ -14,8 +14,8 @@
 //!   shared its last use with this member have dropped it. Late members of that use may still read
 //!   not only the barrier's words, but also its scratch words after the last barrier, and eager
 //!   buffers.
-//!   Where the second barrier fails at a member, the slot stays taken there: it may have succeeded at
-//!   others, which then have a team in it.
+//!   Where the second barrier fails at a member, the slot stays taken there: it may have succeeded
+//!   at others, which then have a team in it.
 //! * A3: *A slot that was dropped just before the call is found.* A late member that is in this
 //!   call may have dropped it too late for the first attempt. So where no slot is free, the members
 //!   search once more.

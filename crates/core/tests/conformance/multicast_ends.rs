@@ -582,7 +582,6 @@ fn a_leaked_peek_keeps_no_pe(setup: Setup) {
                 1 => {
                     let block = Box::leak(Box::new(channel)).peek()?;
                     assert_eq!(*block, [7; 20]);
-                    std::mem::forget(block);
                     Ok(())
                 }
                 _ => {
