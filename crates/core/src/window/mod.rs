@@ -551,7 +551,8 @@ impl Job {
     /// [`Window::revoke`] takes rights back.
     ///
     /// PEs that are threads of one process ([`Job::threads`]) share an address space: there the
-    /// rights are checked, but the processor does not enforce them.
+    /// rights are checked, but the processor does not enforce them. Over TCP the home checks them,
+    /// and its part goes with its last handle: what others do there afterwards is refused.
     ///
     /// ```
     /// # use memonet_core::{Access, Job};
