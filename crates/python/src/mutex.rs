@@ -100,11 +100,14 @@ impl Turns {
     fn end(slf: &Bound<'_, Self>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, data) = (slf.py(), slf.getattr("_data")?.cast_into::<MutexData>()?);
         let (turn, mut first) = (data.get().turn(), None);
+        let mut raised = raised.clone();
         for _ in 0..MOST_INTERRUPTS {
-            let Err(error) = slf.call_method1("_leave", (raised,)) else { break };
+            let Err(error) = slf.call_method1("_leave", (&raised,)) else { break };
             if error.is_instance_of::<PyBufferError>(py) {
                 return Err(error);
             }
+            // Functions that it has ended may have the array, and are cleared.
+            raised = error.clone_ref(py).into_value(py).into_bound(py).into_any();
             first.get_or_insert(error);
             if turn.is_none() || data.get().turn() != turn {
                 break;

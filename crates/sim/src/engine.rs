@@ -26,13 +26,13 @@
 //! another one that runs at that moment, and waits for it, may hear of it at once, or a
 //! millisecond later as others do.
 //!
-//! **While a coroutine unwinds, no other one runs.** That a thread panics is known of the thread,
-//! and all coroutines share one: what another PE drops meanwhile would count as left by a panic. So
-//! that PE's calls are answered by the machine alone, and the others go on when the panic was
-//! caught or has ended the PE. Their clocks then show the time that has passed. Where the PE waits,
-//! as the last blocks of a channel may need answers, the others do run, and the thread's panic
-//! [is not theirs](unwinding). Should one of them panic just then, what it holds counts as given
-//! back in order.
+//! **While a coroutine unwinds, no other one runs,** as far as that goes. That a thread panics is
+//! known of the thread, and all coroutines share one: what another PE drops meanwhile would count
+//! as left by a panic. So that PE's calls are answered by the machine alone, and the others go on
+//! when the panic was caught or has ended the PE. Their clocks then show the time that has passed.
+//! Where the PE waits, as the last blocks of a channel may need answers, or makes many calls, as it
+//! may poll, the others do run, and the thread's panic [is not theirs](unwinding). Should one of
+//! them panic just then, what it holds counts as given back in order.
 //!
 //! **A job is stuck** when nothing is under way in the machine, and all that is left are polls of
 //! parked PEs that ask in vain. These show that the job is not stuck: memory that changes, a wait
@@ -77,6 +77,8 @@ const LONGEST_POLL_INTERVAL: Ps = Ps::us(50);
 /// The poll interval may be this part of the time that the PE has waited. So a long wait takes few
 /// looks, and ends late by a small part of its length.
 const PART_OF_WAIT: u64 = 128;
+/// For how many calls of a PE that unwinds the others are held.
+const CALLS_HELD: u32 = 64;
 
 #[derive(Debug)]
 enum State {
@@ -120,6 +122,12 @@ struct Actor {
     parkings: u32,
 }
 
+struct Unwinder {
+    pe: Pe,
+    /// Its calls since the panic.
+    calls: u32,
+}
+
 /// The programs of a job on a machine.
 pub(crate) struct Engine<'a, P> {
     world: World,
@@ -127,10 +135,10 @@ pub(crate) struct Engine<'a, P> {
     actors: Vec<Actor>,
     /// Programs that are ready to run, and the times of their PEs.
     ready: Vec<(Pe, Ps)>,
-    /// The PE that calls the machine while it unwinds.
+    /// The PE that unwinds, and for which others are held.
     unwinding: Option<Pe>,
-    /// PEs that have waited while they unwound, and may unwind still.
-    unwinders: Vec<Pe>,
+    /// PEs that called the machine while they unwound after a panic, and have not ended that.
+    unwinders: Vec<Unwinder>,
     /// Whether the caller of the whole run unwinds.
     caller_unwinds: bool,
     /// PEs that go on when it has unwound, from when, and with these answers.
@@ -388,15 +396,40 @@ impl<'a, P: Program> Engine<'a, P> {
             return self.held.push((pe, at, answer));
         }
         self.account(pe.index(), at);
-        unwinding::of_others(!self.may_unwind(pe));
-        let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
+        let ran = self.run_program(pe, Reply { now: at, answer });
         self.take(pe, at, ran);
-        unwinding::of_others(false);
     }
 
-    /// Whether a panic of this thread, where there is one, is that of this PE.
-    fn may_unwind(&self, pe: Pe) -> bool {
-        self.unwinders.is_empty() || self.unwinders.contains(&pe)
+    /// Whether a coroutine of this thread unwinds.
+    fn panics(&self) -> bool {
+        std::thread::panicking() && !self.caller_unwinds
+    }
+
+    /// Runs a program until it asks or stops, and notes whether it unwinds.
+    fn run_program(&mut self, pe: Pe, reply: Reply) -> Ran {
+        let before = self.panics();
+        let is_unwinder = self.unwinders.iter().any(|unwinder| unwinder.pe == pe);
+        let outer = unwinding::of_others(before && !is_unwinder);
+        let ran = self.programs[pe.index()].resume(reply);
+        unwinding::of_others(outer);
+        match self.panics() {
+            false => self.unwinders.clear(),
+            // The panic has begun just now.
+            true if !before => self.unwinders.push(Unwinder { pe, calls: 0 }),
+            true => {}
+        }
+        self.unwinding = None;
+        match &ran {
+            Ran::Asks(request, _) => {
+                let waits = matches!(request, Request::Park { .. });
+                if let Some(own) = self.unwinders.iter_mut().find(|unwinder| unwinder.pe == pe) {
+                    own.calls += 1;
+                    self.unwinding = (!waits && own.calls <= CALLS_HELD).then_some(pe);
+                }
+            }
+            _ => self.unwinders.retain(|unwinder| unwinder.pe != pe),
+        }
+        ran
     }
 
     /// Lets those go on that were held, if none unwinds any more.
@@ -411,12 +444,6 @@ impl<'a, P: Program> Engine<'a, P> {
     /// Takes what a PE did, until it waits for something or is ready to run.
     fn take(&mut self, pe: Pe, mut at: Ps, mut ran: Ran) {
         loop {
-            // It has run in this thread, if it is a coroutine.
-            let panics = std::thread::panicking() && !self.caller_unwinds;
-            self.unwinding = (panics && self.may_unwind(pe)).then_some(pe);
-            if self.unwinding.is_none() {
-                self.unwinders.retain(|&unwinder| unwinder != pe);
-            }
             self.actors[pe.index()].at = at;
             self.hear_of_departures();
             if let Ran::Asks(_, spent) = ran {
@@ -438,7 +465,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 }
                 Ran::Asks(request, _) => match self.begin(pe, request) {
                     Some(answer) => {
-                        ran = self.programs[pe.index()].resume(Reply { now: at, answer });
+                        ran = self.run_program(pe, Reply { now: at, answer });
                         continue;
                     }
                     None => return,
@@ -505,9 +532,6 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.world.wake(reads, Wake::Sample(pe));
             }
             Request::Park { due, vain, what } => {
-                if self.unwinding.take().is_some() && !self.unwinders.contains(&pe) {
-                    self.unwinders.push(pe);
-                }
                 actor.parkings = actor.parkings.wrapping_add(1);
                 // PEs that polled for ever would hide a deadlock.
                 let asks = actor.asked && self.vain_looks < LAST_LOOKS;

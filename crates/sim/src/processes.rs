@@ -488,11 +488,10 @@ impl Process<'_> {
     fn watch(&mut self, list: List) -> Result<Next, Ran> {
         let Ask::Await { what, .. } = list.ask else { unreachable!("only waits are watched") };
         let Shared { hosted, passages, .. } = *self.shared;
-        let request = if self.has_come(&list) {
-            if list.spent == Ps::ZERO {
-                return Ok(self.advance(list, &Answer::value(0)));
-            }
+        let request = if list.spent > Ps::ZERO && (list.looked || self.has_come(&list)) {
             Request::Compute(Ps::ZERO)
+        } else if self.has_come(&list) {
+            return Ok(self.advance(list, &Answer::value(0)));
         } else if !list.looked {
             Request::Look
         } else if hosted.departures() > 0 || passages.is_recalled(self.pe()) {

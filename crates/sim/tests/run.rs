@@ -6,7 +6,7 @@ use memonet_core::{Cause, Cmp, Delivery, Error as JobError, Job, MulticastOption
 use memonet_sim::nic::memory_slot::command::{self, Looks, route};
 use memonet_sim::packet::{Destination, Node};
 use memonet_sim::{Done, Error, Host, Machine, Options, Ps, now, run, sleep};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 fn machine() -> Machine {
@@ -232,7 +232,6 @@ fn a_network_that_loses_most_is_not_stuck() {
     assert_eq!(done.unwrap().results[1..], [Some(19), Some(19)]);
 }
 
-/// What a machine sends when it is switched on is no part of the run.
 /// Packets are sent again whose acknowledgements are only under way: on a long cable, and where
 /// many wait before one node.
 #[test]
@@ -252,6 +251,7 @@ fn late_acknowledgements_do_not_repeat_packets_for_ever() {
     }
 }
 
+/// What a machine sends when it is switched on is no part of the run.
 #[test]
 fn links_are_busy_for_no_longer_than_the_run() {
     let machine = Machine::load("dimmnet-2").unwrap();
@@ -351,6 +351,78 @@ fn a_panic_is_the_panic_of_one_pe() {
             sum
         });
         assert_eq!(done.unwrap().results, [21; 3], "{name}");
+    }
+}
+
+/// PEs that panic at one moment, and wait and call while they unwind, keep nobody.
+#[test]
+fn panics_at_once_end_like_one() {
+    struct Waits<'a>(&'a Job, Window<u64>);
+    impl Drop for Waits<'_> {
+        fn drop(&mut self) {
+            let limit = Duration::from_micros(100 << self.0.pe());
+            self.1.wait().timeout(limit).until(0, Cmp::Ne, 0).unwrap_err();
+            self.0.compute(1000);
+            self.0.quiet().unwrap();
+        }
+    }
+    for (name, caught) in [("rdma-100g", true), ("rdma-100g", false), ("scc", true)] {
+        let machine = Machine::load(name).unwrap();
+        let all = AssertUnwindSafe(|| {
+            run(&machine, 4, &Options::default(), |job| {
+                let window = job.window::<u64>(1).unwrap();
+                let sum = Mutex::new(&job, &0u64).unwrap();
+                if job.pe() == 3 {
+                    let mut guard = sum.lock().unwrap();
+                    job.compute(400_000);
+                    *guard = 7;
+                } else {
+                    let panics = AssertUnwindSafe(|| {
+                        let _waits = Waits(&job, window.clone());
+                        panic!("at one moment");
+                    });
+                    let panicked = catch_unwind(panics).unwrap_err();
+                    if !caught {
+                        resume_unwind(panicked);
+                    }
+                }
+                job.barrier().unwrap();
+                *sum.lock().unwrap()
+            })
+            .unwrap()
+        });
+        assert_eq!(catch_unwind(all).ok().map(|done| done.results), caught.then(|| vec![7; 4]));
+    }
+}
+
+/// Polls while it unwinds for what another PE does.
+#[test]
+fn who_unwinds_may_poll() {
+    struct Polls<'a>(&'a Job, Window<u64>);
+    impl Drop for Polls<'_> {
+        fn drop(&mut self) {
+            while self.1.remote(1, 0).unwrap().load().unwrap() == 0 {
+                self.0.compute(1000);
+            }
+        }
+    }
+    for name in ["rdma-100g", "scc"] {
+        let machine = Machine::load(name).unwrap();
+        let done = run(&machine, 2, &Options::default(), |job| {
+            let window = job.window::<u64>(1).unwrap();
+            job.barrier().unwrap();
+            if job.pe() == 0 {
+                let panics = AssertUnwindSafe(|| {
+                    let _polls = Polls(&job, window.clone());
+                    panic!("it polls");
+                });
+                return catch_unwind(panics).is_err();
+            }
+            job.compute(200_000);
+            window.remote(1, 0).unwrap().store(1);
+            true
+        });
+        assert_eq!(done.unwrap().results, [true; 2], "{name}");
     }
 }
 

@@ -21,7 +21,8 @@ fn is_own() -> bool {
     !OF_OTHERS.get()
 }
 
-/// Says whether panics of this thread are those of other PEs than the one that runs now.
-pub fn of_others(others: bool) {
-    OF_OTHERS.set(others);
+/// Says whether panics of this thread are those of other PEs than the one that runs now. Gives what
+/// was said before.
+pub fn of_others(others: bool) -> bool {
+    OF_OTHERS.replace(others)
 }

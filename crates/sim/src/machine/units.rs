@@ -5,7 +5,7 @@ use crate::time::Ps;
 pub(super) const TIMES: &str = "ps, ns, us, ms, s, or \"cycles of\" a clock";
 pub(super) const SIZES: &str = "B, KiB, MiB, GiB, and comes to whole bytes";
 pub(super) const RATES: &str =
-    "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, from 1 kB/s to a byte in a femtosecond";
+    "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, from 1 kB/s to a byte in a femtosecond, or 0 ns/B";
 /// The longest time of a machine file, 1000 s. Sums of many such times do not overflow [`Ps`].
 pub(super) const LONGEST: Ps = Ps(1_000_000_000_000_000);
 /// A byte's time at 1 kB/s, in femtoseconds.
@@ -79,6 +79,9 @@ pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
         "ns/B" => 1e6,
         _ => return None,
     };
+    if unit == "ns/B" && number == 0.0 && number.is_sign_positive() {
+        return Some(Rate::INFINITE);
+    }
     let femtoseconds = match unit {
         "ns/B" => number * one,
         _ => one / number,
@@ -102,8 +105,8 @@ mod tests {
         assert_eq!(rate(100.0, "Gbit/s").unwrap().time(1 << 20), Ps(83_886_080));
         for no_rate in [0.0, -0.0] {
             assert_eq!(rate(no_rate, "GB/s"), None);
-            assert_eq!(rate(no_rate, "ns/B"), None);
         }
+        assert_eq!((rate(0.0, "ns/B"), rate(-0.0, "ns/B")), (Some(Rate::INFINITE), None));
         assert_eq!(rate(1e13, "Gbit/s"), None);
         assert_eq!(rate(1e6, "GB/s").unwrap().times(1 << 40).time(1000), Ps(1));
         assert_eq!(rate(1e-9, "MB/s"), None);
