@@ -29,10 +29,9 @@
 //! * T5: *Only the reader itself gives away a place in its ring*, by `pop` or by dropping its end.
 //!   The state of its PE does not, as safe code may hold references to a block that is *shown*, for
 //!   ever if it has leaked the channel. So a PE that leaves with a shown block does not report it.
-//!   As the writer may need the place before it can end, that PE stays for no end: it relays what
-//!   has come, and is gone. A writer that needs the place, and readers below, learn that. After
-//!   that the PE is shown nothing more. Only exit handlers ignore a shown block: the program's
-//!   references end with the process.
+//!   A writer that needs the place before it can end waits for it in vain. After it has left, the
+//!   PE is shown nothing more. Only exit handlers ignore that: the program's references end with
+//!   the process.
 //! * T6: *A dropped reader is sent no later record in place of an earlier one.* T3 no longer keeps
 //!   the records that it lacks, which the fabric may still be reading. So the writer waits until
 //!   all puts are done before it overwrites any of them.
@@ -182,8 +181,7 @@ impl Node {
         matches!(self.pe.control().state(pe), State::Dead(_))
     }
 
-    /// Whether a child is there that still needs the end, and may get it (T4); where a block is
-    /// shown, a record that has come (T5).
+    /// Whether a child is there that still needs the end, and may get it (T4).
     fn is_needed(&self, progress: &Progress) -> bool {
         // Where all readers are the writer's children, no reader depends on one that has died.
         let is_flat = progress.children.len() == self.readers.len();
@@ -194,9 +192,8 @@ impl Node {
         }
         let is_there =
             |pe: usize| !matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
-        let is_owed = |child: &Child| !progress.shown || self.ring.word(child.sent) != 0;
-        let mut children = progress.children.iter().filter(|child| !child.ended);
-        children.any(|child| !child.line.has_left() && is_there(child.pe) && is_owed(child))
+        let mut children = progress.children.iter();
+        children.any(|child| !child.ended && !child.line.has_left() && is_there(child.pe))
     }
 
     /// Drops the node's reference to itself once no PE needs the node.
