@@ -68,6 +68,7 @@ impl World {
             world.parts.now = now;
             world.handle(event);
         }
+        world.nic.has_come_up(machine)?;
         world.parts.network.count_anew();
         Ok(world)
     }

@@ -130,6 +130,14 @@ pub trait Nic {
     /// The machine is switched on, before any program runs.
     fn start(&mut self, _cx: &mut Cx<'_>) {}
 
+    /// All that followed from that has happened.
+    ///
+    /// # Errors
+    /// [`MachineError`]: the machine has not come up, and never will.
+    fn has_come_up(&self, _machine: &Machine) -> Result<(), MachineError> {
+        Ok(())
+    }
+
     /// A program's call.
     fn begin(&mut self, cx: &mut Cx<'_>, call: Call);
 

@@ -65,6 +65,7 @@ pub use nics::InfiniBand;
 
 use super::{Call, Cx, Feature, Nic, Pe, Token};
 use crate::host::{Answer, HostOp, Polling};
+use crate::machine::{Machine, MachineError};
 use crate::packet::{Node, Packet, Payload};
 use management::{DIRECTED, Datagram};
 use memonet_core::SignalOp;
@@ -102,6 +103,14 @@ impl Nic for InfiniBand {
 
     fn start(&mut self, cx: &mut Cx<'_>) {
         self.go_on(cx, 0);
+    }
+
+    fn has_come_up(&self, machine: &Machine) -> Result<(), MachineError> {
+        if self.seats[0].manager.is_content() {
+            return Ok(());
+        }
+        let problem = "is too short: the answers to the subnet manager come later, and it finds no way to anybody; make it longer";
+        Err(machine.section("subnet").error("timeout", problem))
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {

@@ -3,6 +3,7 @@
 use super::agents::{NodeAgent, SwitchAgent};
 use super::connection::{Connection, Stream};
 use super::management::Datagram;
+use super::reliable::patience_of;
 use super::seats::{Seat, Subnet, Sweeps};
 use super::subnet::Name;
 use super::topology::Place;
@@ -196,7 +197,7 @@ impl InfiniBand {
             return Err(nic.error("width", "is 0, and nothing would move"));
         }
         let (service, datagram_service) = services(machine)?;
-        let is = Parameters {
+        let mut is = Parameters {
             look: host.time_not_zero("look")?,
             software: host.time("software")?,
             command_write: host.time("command_write")?,
@@ -213,13 +214,14 @@ impl InfiniBand {
             header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,
             management: nic.time("management")?,
-            retransmit: retransmit_of(machine)?,
+            retransmit: None,
             reliable_datagrams: reliable_datagrams_of(machine)?,
             window: nic.has("window").then(|| nic.bytes_up_to("window", 1 << 20)).transpose()?,
             link_rate: machine.section("link").rate("rate")?,
             service,
             datagram_service,
         };
+        is.retransmit = patience_of(machine, network, &is)?;
         let subnet = Subnet::read(machine, network)?;
         if subnet.is_some() {
             network.forget_routes();
@@ -446,10 +448,4 @@ fn reliable_datagrams_of(machine: &Machine) -> Result<bool, MachineError> {
         return Err(nic.error("reliable_datagrams", problem));
     }
     Ok(are_reliable)
-}
-
-/// The patience of reliable connections, where links lose their packets.
-fn retransmit_of(machine: &Machine) -> Result<Option<Ps>, MachineError> {
-    let nic = machine.section("nic");
-    nic.has("retransmit").then(|| nic.time_not_zero("retransmit")).transpose()
 }

@@ -51,6 +51,12 @@ impl Subnet {
             false => None,
         };
         let (sweep, timeout) = (section.time_not_zero("sweep")?, section.time_not_zero("timeout")?);
+        if sweep < timeout {
+            let problem = format!(
+                "is {sweep}, less than subnet.timeout ({timeout}): a manager would sweep again while it waits for answers; make it longer"
+            );
+            return Err(section.error("sweep", problem));
+        }
         // A smaller machine does without.
         let standby = standby.filter(|node| node.0 < network.nodes());
         Ok(Some(Subnet { sweep, timeout, standby }))

@@ -197,6 +197,12 @@ fn wrong_parameters() {
     assert!(standby.contains("subnet.standby is 0; it must be from 1"), "{standby}");
     let sweep = error("subnet.sweep = { value = 0, unit = \"ms\", assumed = \"a test\" }");
     assert!(sweep.contains("subnet.sweep"), "{sweep}");
+    let soon = error("subnet.sweep = { value = 1, unit = \"us\", assumed = \"a test\" }");
+    assert!(soon.contains("less than subnet.timeout"), "{soon}");
+    let timeout = error("subnet.timeout = { value = 40, unit = \"us\", assumed = \"a test\" }");
+    assert!(timeout.contains("subnet.timeout is too short"), "{timeout}");
+    let slow = error("link.rate = { value = 1, unit = \"MB/s\", assumed = \"a test\" }");
+    assert!(slow.contains("nic.retransmit is 50000 ns, and a packet"), "{slow}");
     let memory = Box::new(crate::memory::PlainMemory::new(300, 8));
     let wide = crate::world::World::build(&machine("dimmnet-2/managed"), 300, 0, memory);
     let wide = wide.err().unwrap().to_string();
