@@ -66,19 +66,7 @@ class Mutex(Turns):
 
     def _leave(self, raised):
         """The end of a turn, which `raised` may end. `Turns` calls it."""
-        leave(self._release, raised)
-
-    def _release(self):
-        try:
-            self._shown.hide()
-        except BufferError:
-            raise
-        except Exception:
-            # What does not fit is not written.
-            self._shown.forget()
-            self._data.release()
-            raise
-        self._data.release()
+        leave(self._shown.release, raised)
 
     def stats(self):
         """What this PE has done with the mutex so far: a dictionary of `uses`, `hits` (that needed

@@ -8,21 +8,12 @@ class _Guard:
     """The data, while this thread may use them: a `with` gives them, and gives them back."""
 
     def __init__(self, layout, guard, write):
-        self._guard, self._write = guard, write
+        self._write = write
         self._shown = Shown(layout, guard)
 
     def release(self):
         """Gives the data back. The array that the `with` gave becomes empty."""
-        try:
-            self._shown.hide(self._write)
-        except BufferError:
-            raise
-        except Exception:
-            # What does not fit is not written.
-            self._shown.forget()
-            self._guard.release()
-            raise
-        self._guard.release()
+        self._shown.release(self._write)
 
     def __enter__(self):
         return self._shown.show()

@@ -92,9 +92,18 @@ class Shown:
             given.__setstate__((1, (0,), numpy.dtype("uint8"), False, b""))
         self._given = given = None
 
-    def forget(self):
-        """Writes nothing back."""
-        self._given = None
+    def release(self, write=True):
+        """`hide`, and gives the data back."""
+        try:
+            self.hide(write)
+        except BufferError:
+            raise
+        except Exception:
+            # What does not fit is not written.
+            self._given = None
+            self.buffer.release()
+            raise
+        self.buffer.release()
 
 
 def leave(release, raised):

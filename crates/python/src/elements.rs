@@ -1,7 +1,7 @@
 //! What a put copies: the elements of an array, or a number.
 
 use crate::buffer::{Buffer, Raw};
-use crate::errors::type_error;
+use crate::errors::{room, type_error};
 use crate::kind::{Kind, with_word};
 use crate::ndarray;
 use crate::scalar::Scalar;
@@ -109,9 +109,9 @@ pub struct Staged {
 
 impl Staged {
     /// Copies elements, which the caller keeps meanwhile.
-    pub fn of(start: Raw, from: &Layout) -> Self {
+    pub fn of(start: Raw, from: &Layout) -> PyResult<Self> {
         let layout = Layout::contiguous(&from.shape, from.size);
-        let mut bytes = vec![0; from.count() * from.size];
+        let mut bytes = room(0, from.count() * from.size)?;
         let to = bytes.as_mut_ptr();
         let Ok(()) = each_run(&layout, from, |into, from, bytes| {
             // SAFETY: a run of elements that the caller keeps, and its place in `bytes`.
@@ -120,7 +120,7 @@ impl Staged {
             };
             Ok::<(), std::convert::Infallible>(())
         });
-        Staged { bytes, layout }
+        Ok(Staged { bytes, layout })
     }
 
     pub fn start(&self) -> Raw {

@@ -2,7 +2,7 @@
 //! exception of Python that a program would expect.
 
 use memonet_core::{Cause, Error};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -48,6 +48,19 @@ pub fn out_of_bounds(py: Python<'_>, message: String) -> PyErr {
         Ok(exception) => PyErr::from_value(exception),
         Err(failed) => failed,
     }
+}
+
+/// Private memory for copies: a view may have far more elements than its array has memory.
+pub fn room<T: Clone>(value: T, count: usize) -> PyResult<Vec<T>> {
+    let mut room = Vec::new();
+    if room.try_reserve_exact(count).is_err() {
+        let bytes = count.saturating_mul(size_of::<T>());
+        let message =
+            format!("there is no memory for a copy of {bytes} bytes; give fewer elements");
+        return Err(PyMemoryError::new_err(message));
+    }
+    room.resize(count, value);
+    Ok(room)
 }
 
 pub fn type_error(message: impl Into<String>) -> PyErr {

@@ -42,7 +42,7 @@ impl Contents {
         let buffer = Buffer::of(data)?;
         Ok(match buffer.is_block() {
             true => Contents::Buffer(buffer),
-            false => Contents::Copy(Staged::of(buffer.start(), &buffer.layout())),
+            false => Contents::Copy(Staged::of(buffer.start(), &buffer.layout())?),
         })
     }
 

@@ -7,7 +7,7 @@
 use crate::blocking;
 use crate::buffer::Buffer;
 use crate::counts::{self, Counts};
-use crate::errors::{freed, raise};
+use crate::errors::{freed, raise, room};
 use crate::job::{Job, elements_of};
 use crate::kept::Kept;
 use crate::lent::Lent;
@@ -48,7 +48,7 @@ impl RwLockData {
         let options = LockOptions::new().shadow(shadow).elements(elements_of(dtype, &shape)?);
         let (py, buffer) = (job.py(), Buffer::of(initial)?);
         let (start, bytes) = buffer.block()?;
-        let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+        let mut data = room(0u128, bytes.div_ceil(size_of::<u128>()))?;
         // SAFETY: so many bytes of the buffer; the vector is private and has room for them.
         unsafe { segment::copy(data.as_mut_ptr().cast(), start.0, bytes) };
         let job = &job.get().job;

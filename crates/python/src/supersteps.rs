@@ -198,7 +198,8 @@ impl Supersteps {
         let size = self.kind.size();
         // See the head of the file.
         let block = from.block(size).filter(|_| pe != self.job.pe());
-        let staged = block.is_none().then(|| Staged::of(from.start(), &from.layout(size)));
+        let staged =
+            block.is_none().then(|| Staged::of(from.start(), &from.layout(size))).transpose()?;
         let (start, count) = match &staged {
             Some(staged) => (staged.start(), staged.bytes() / size),
             None => (from.start(), block.unwrap_or_default()),

@@ -8,7 +8,7 @@
 use crate::blocking;
 use crate::buffer::{Buffer, Raw};
 use crate::combine::{Combined, Form, Op, Place};
-use crate::errors::{type_error, value_error};
+use crate::errors::{room, type_error, value_error};
 use crate::kind::{Kind, with_word};
 use crate::scalar::Scalar;
 use crate::strides::{Layout, each_run};
@@ -42,12 +42,12 @@ impl Team {
 }
 
 /// Copies of an array's elements.
-fn read<T: Scalar>(buffer: &Buffer) -> Vec<T> {
+fn read<T: Scalar>(buffer: &Buffer) -> PyResult<Vec<T>> {
     let from = buffer.layout();
     let to = Layout::contiguous(&from.shape, size_of::<T>());
-    let mut words = vec![T::from_bits(0); from.count()];
+    let mut words = room(T::from_bits(0), from.count())?;
     copy(Raw(words.as_mut_ptr().cast()), &to, buffer.start(), &from);
-    words
+    Ok(words)
 }
 
 /// Fills an array with words, of which there are as many as it has elements.
@@ -216,7 +216,7 @@ impl Team {
         }
         with_word!(kind, T => {
             buffer.check(kind)?;
-            let mut words = read::<T>(&buffer);
+            let mut words = read::<T>(&buffer)?;
             let core = self.core();
             let combined = blocking::wait(py, || T::combine(core, op, form, &mut words[..]).transpose())?;
             combined.ok_or_else(|| type_error(format!("{name:?} combines integers, not {dtype}")))?;
@@ -234,7 +234,7 @@ impl Team {
         #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<()> {
         let (py, buffer) = (array.py(), Buffer::writable(array)?);
-        let mut bytes = self.bytes(&buffer);
+        let mut bytes = self.bytes(&buffer)?;
         blocking::wait(py, || self.core().broadcast_slice(root, &mut bytes))?;
         self.fill(&bytes, &buffer);
         Ok(())
@@ -249,7 +249,7 @@ impl Team {
         root: Option<usize>,
     ) -> PyResult<()> {
         let (py, core) = (array.py(), self.core());
-        let bytes = self.bytes(&Buffer::of(array)?);
+        let bytes = self.bytes(&Buffer::of(array)?)?;
         let into = into.map(Buffer::writable).transpose()?;
         let gathered = blocking::wait(py, || match root {
             None => core.all_gather_slice(&bytes).map(Some),
@@ -265,7 +265,7 @@ impl Team {
     /// The elements of each member, of which each may have another number, as bytes.
     fn _collect(&self, array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<pyo3::types::PyBytes>>> {
         let py = array.py();
-        let bytes = self.bytes(&Buffer::of(array)?);
+        let bytes = self.bytes(&Buffer::of(array)?)?;
         let blocks = blocking::wait(py, || self.core().collect(&bytes))?;
         Ok(blocks.iter().map(|block| pyo3::types::PyBytes::new(py, block).unbind()).collect())
     }
@@ -278,8 +278,8 @@ impl Team {
         #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<()> {
         let (py, into) = (mine.py(), Buffer::writable(mine)?);
-        let all = array.map(|array| Ok::<_, PyErr>(self.bytes(&Buffer::of(array)?))).transpose()?;
-        let mut bytes = vec![0u8; into.bytes()];
+        let all = array.map(|array| self.bytes(&Buffer::of(array)?)).transpose()?;
+        let mut bytes = room(0u8, into.bytes())?;
         let all = all.unwrap_or_default();
         blocking::wait(py, || self.core().scatter_slice(root, &all, &mut bytes))?;
         self.fill(&bytes, &into);
@@ -289,7 +289,7 @@ impl Team {
     /// Sends block i of this PE's elements to rank i.
     fn _all_to_all(&self, array: &Bound<'_, PyAny>, into: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, into) = (array.py(), Buffer::writable(into)?);
-        let bytes = self.bytes(&Buffer::of(array)?);
+        let bytes = self.bytes(&Buffer::of(array)?)?;
         let got = blocking::wait(py, || self.core().all_to_all(&bytes))?;
         self.check_room(got.len(), &into)?;
         self.fill(&got, &into);
@@ -314,12 +314,12 @@ impl Team {
     }
 
     /// An array's elements as bytes.
-    fn bytes(&self, buffer: &Buffer) -> Vec<u8> {
+    fn bytes(&self, buffer: &Buffer) -> PyResult<Vec<u8>> {
         let from = buffer.layout();
         let to = Layout::contiguous(&from.shape, from.size);
-        let mut bytes = vec![0; buffer.bytes()];
+        let mut bytes = room(0, buffer.bytes())?;
         copy(Raw(bytes.as_mut_ptr()), &to, buffer.start(), &from);
-        bytes
+        Ok(bytes)
     }
 
     fn fill(&self, bytes: &[u8], buffer: &Buffer) {
@@ -346,7 +346,7 @@ impl Team {
         op: Op,
         form: Form,
     ) -> PyResult<()> {
-        let mut bytes = self.bytes(buffer);
+        let mut bytes = self.bytes(buffer)?;
         let core = self.core();
         let done = blocking::wait(py, || match size {
             8 => combine_pairs::<f32, 4>(core, op, form, &mut bytes),

@@ -179,7 +179,8 @@ impl Window {
         let (bytes, start) = (layout.count() * size, from.start());
         self.check(py, pe, at, to, cells)?;
         // A source that overlaps with the target is copied first.
-        let staged = self.is_own(cells, pe, start).then(|| Staged::of(start, layout));
+        let staged =
+            self.is_own(cells, pe, start).then(|| Staged::of(start, layout)).transpose()?;
         let (start, layout) = match &staged {
             Some(staged) => (staged.start(), &staged.layout),
             None => (start, layout),

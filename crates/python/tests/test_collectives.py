@@ -54,6 +54,26 @@ def test_collectives(run):
     run(3, body)
 
 
+def test_views_larger_than_memory(run):
+    def body(job):
+        huge = np.broadcast_to(np.float64(1), 1 << 45)
+        with memonet.Messages(job, 100) as messages:
+            for copies in (
+                lambda: job.world.collect(huge),
+                lambda: job.world.all_reduce(huge),
+                lambda: messages.send(0, huge),
+            ):
+                try:
+                    copies()
+                except MemoryError:
+                    pass
+                else:
+                    raise AssertionError("it copied more than there is memory")
+            assert job.world.all_reduce(1) == job.npes
+
+    run(2, body)
+
+
 def test_dates_are_moved(run):
     def body(job):
         t, n = job.world, job.npes

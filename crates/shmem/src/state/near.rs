@@ -201,6 +201,13 @@ pub fn close() {
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
 
+/// This process has private copies of the static data: from now on, accesses to static data take the
+/// long way, which knows them.
+pub fn has_own_statics() {
+    call_functions();
+    NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
+}
+
 /// From now on, inlined code calls the functions.
 pub fn call_functions() {
     for apart in NEAR.apart.iter().chain(&READS.apart) {

@@ -92,6 +92,15 @@ static void children(void) {
             initialised = 5;
             if (!right || initialised != 5 || table[7] == 70)
                 _exit(1);
+            /* By every call, its own static data are its own, where PEs are near. */
+            int near = shmem_ptr(&table[3], (me + 1) % n) != NULL;
+            shmem_long_p(&table[3], 33, me);
+            right = table[3] == 33 && shmem_long_g(&table[3], me) == 33 &&
+                    shmem_long_atomic_fetch_inc(&table[3], me) == 33 && table[3] == 34;
+            long got = 0;
+            shmem_getmem(&got, &table[3], sizeof got, me);
+            if (near && (!right || got != 34))
+                _exit(3);
             /* What its own children find is what it has, as far as nobody changes it. */
             huge[2 << 20] = 9;
             pid_t grandchild = fork();
@@ -106,7 +115,7 @@ static void children(void) {
             way ? exit(0) : _exit(0);
         }
         CHECK(waitpid(child, &status, 0) == child && status == 0);
-        CHECK(table[7] == 70 && huge[1 << 20] == 0 && initialised == 100 + (me + n - 1) % n);
+        CHECK(table[7] == 70 && table[3] != 34 && huge[1 << 20] == 0 && initialised == 100 + (me + n - 1) % n);
     }
     status = system("exit 3");
     CHECK(WEXITSTATUS(status) == 3);

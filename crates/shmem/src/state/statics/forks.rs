@@ -212,6 +212,6 @@ extern "C" fn after_fork_in_child() {
         HAS_ITS_OWN.store(true, Ordering::Relaxed);
         // The pages at the variables' addresses are no longer those that peers have mapped. This
         // comes last because the words that it writes may lie on these pages.
-        near::call_functions();
+        near::has_own_statics();
     }
 }
