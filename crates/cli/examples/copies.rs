@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use memonet::dsm::{Mutex, Region, RwLock};
-use memonet::{Cmp, Error, Job, Messages, Multicast, MulticastOptions, Result, Window};
+use memonet::{Access, Cmp, Error, Job, Messages, Multicast, MulticastOptions, Result, Window};
 
 fn main() -> Result<()> {
     let job = memonet::init()?;
@@ -15,6 +15,7 @@ fn main() -> Result<()> {
     }
     shared_data(&job, &job.window(2)?)?;
     regions(&job)?;
+    rights(&job)?;
     // On a simulated machine, a PE waits with all of its threads.
     if std::env::args().nth(1).is_none_or(|machine| machine != "simulated") {
         allocations(&job, &job.window(1)?)?;
@@ -103,6 +104,21 @@ fn regions(job: &Job) -> Result<()> {
     region.barrier()?;
     assert_eq!(region.read(0..1)?.get(0), 5);
     job.barrier()
+}
+
+fn rights(job: &Job) -> Result<()> {
+    let window = job.restricted::<u64>(1, |_, _| Access::ReadWrite)?;
+    let key = window.key()?;
+    in_a_child(|| {
+        refused(window.revoke());
+        refused(window.revoke_wait(None));
+        refused(job.attach::<u64>(&key));
+    });
+    job.barrier()?;
+    window.put_one(1 - job.pe(), 0, 7)?;
+    job.barrier()?;
+    assert_eq!(window.read(0), 7);
+    window.free()
 }
 
 /// Of PE 0, another thread waits in the same call at the fork.

@@ -16,6 +16,6 @@ pub unsafe fn close_all_but(kept: &[RawFd]) {
             // SAFETY: the caller's promise.
             unsafe { libc::close_range(from, end - u32::from(end < u32::MAX), 0) };
         }
-        from = end.saturating_add(1);
+        from = from.max(end.saturating_add(1));
     }
 }

@@ -37,7 +37,7 @@
 //!   of lost puts is kept until the call that ends the superstep, which a deadline may put off.
 
 use crate::base::error::{Error, Result};
-use crate::base::shm::Plain;
+use crate::base::shm::{Plain, zeroed};
 use crate::base::shows;
 use crate::job::Job;
 use crate::sync::barrier::Barrier;
@@ -143,7 +143,7 @@ impl<T: Plain> Supersteps<T> {
         let windows = (0..2 * delay).map(|_| job.window_with(len, options));
         let windows = windows.collect::<Result<Vec<_>>>()?;
         let barrier = job.world().new_barrier()?;
-        let zeros = vec![T::new_zeroed(); (PIECE_BYTES / size_of::<T>().max(1)).max(1)];
+        let zeros = zeroed((PIECE_BYTES / size_of::<T>().max(1)).max(1));
         Ok(Supersteps { job: job.clone(), windows, barrier, superstep: 1, zeros, lost: None })
     }
 
@@ -261,7 +261,7 @@ impl<T: Plain> Supersteps<T> {
     ///
     /// # Errors
     /// [`Error::Timeout`]: the superstep goes on, and the PE calls `step` or this again; it puts
-    /// nothing before.
+    /// nothing before. Without overlap, what it had received may be cleared already.
     #[track_caller]
     pub fn step_timeout(&mut self, timeout: Duration) -> Result<()> {
         let pe = self.job.pe.clone();

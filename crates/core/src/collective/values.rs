@@ -8,7 +8,7 @@ use super::operator::{Goal, Number, Operator, Sum};
 use super::staging::Staging;
 use super::{Broadcast, Destinations, check_length};
 use crate::base::error::{Error, Quick, Result};
-use crate::base::shm::Plain;
+use crate::base::shm::{Plain, zeroed};
 use crate::team::Team;
 use std::slice;
 use zerocopy::IntoBytes;
@@ -312,7 +312,7 @@ impl Team {
         goal: Goal,
         element: &mut T,
     ) -> Quick<()> {
-        let (me, mut all) = (self.rank(), vec![T::new_zeroed(); self.len()]);
+        let (me, mut all) = (self.rank(), zeroed(self.len()));
         self.gather_bytes(staging, None, element.as_bytes(), all.as_mut_bytes())?;
         let given = match goal {
             Goal::Root(root) if root != me => return Ok(()),
@@ -444,7 +444,7 @@ impl Team {
     /// Room for so many elements of each member.
     fn room_for<T: Plain>(&self, each: usize) -> Quick<Vec<T>> {
         let overflow = Error::Overflow { index: each, size: size_of::<T>(), call: None };
-        Ok(vec![T::new_zeroed(); each.checked_mul(self.len()).ok_or(overflow)?])
+        Ok(zeroed(each.checked_mul(self.len()).ok_or(overflow)?))
     }
 
     /// Gathers equally many bytes of each member into `all` of `root`, or of all members. At others
@@ -592,7 +592,7 @@ impl Team {
             let bytes = size_of_val(elements) as u64;
             self.check_call("all_to_all", &[("bytes of all", bytes)])?;
             check_length("elements beyond equal blocks, and none", elements.len() % self.len(), 0)?;
-            let mut all = vec![T::new_zeroed(); elements.len()];
+            let mut all: Vec<T> = zeroed(elements.len());
             self.exchange_bytes(&self.stage()?, elements.as_bytes(), all.as_mut_bytes())?;
             Ok(all)
         })

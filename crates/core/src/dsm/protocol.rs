@@ -83,12 +83,12 @@ impl Protocol {
                 let migratory = unsafe { Migratory::new(pe, offset, bytes) };
                 // SAFETY: no PE uses the lock before the barrier; the caller promises the source.
                 unsafe { migratory.start(initial) }?;
-                job.barrier()?;
+                job.world().inner_barrier()?;
                 let data = migratory.data();
                 return Ok((Protocol::Migratory(migratory), data, window));
             }
             let homed = Homed::new(pe, offset, bytes);
-            homed.start(initial, || job.barrier())?;
+            homed.start(initial, || job.world().inner_barrier())?;
             let data = homed.local(homed::COPY);
             return Ok((Protocol::Homed(homed), data, window));
         };

@@ -2,7 +2,7 @@
 
 use crate::base::element::ElementName;
 use crate::base::error::{Error, Quick, Result};
-use crate::base::shm;
+use crate::base::shm::{self, zeroed};
 use crate::base::shows;
 use crate::base::unwinding::unwinds;
 use crate::endpoint::ending;
@@ -366,8 +366,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub(super) fn rescue(self, call: &'static str, torn: bool) -> Result<T::Owned> {
         self.pe.call(call, None, || {
             ending::refuse_child(&self.pe)?;
-            let mut copy: Vec<T::Element> =
-                vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
+            let mut copy: Vec<T::Element> = zeroed(self.elements.len());
             self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
             Ok(T::from_elements(copy))
         })

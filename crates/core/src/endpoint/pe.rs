@@ -426,6 +426,12 @@ impl Pe {
         self.late.surface()
     }
 
+    /// [`surface`](Self::surface) at the end of a collective call. Near, it waits for a quiet.
+    #[inline(always)]
+    pub(crate) fn surface_if_far(&self) -> Quick<()> {
+        if self.has_fabric() { self.surface() } else { Ok(()) }
+    }
+
     /// Whether there is such an error.
     #[inline(always)]
     pub(crate) fn has_late(&self) -> bool {
@@ -435,6 +441,17 @@ impl Pe {
     /// Keeps an error that cannot be returned for the next quiet.
     pub(crate) fn surface_later(&self, error: Error) {
         self.late.keep(error);
+    }
+
+    /// The first of two results that is an error. A second one surfaces at the next quiet.
+    pub(crate) fn first_error(&self, first: Result<()>, second: Result<()>) -> Result<()> {
+        match (first, second) {
+            (Err(first), Err(second)) => {
+                self.surface_later(second);
+                Err(first)
+            }
+            (first, second) => first.and(second),
+        }
     }
 
     /// Completes far writes where no error can be returned: the next quiet reports it.

@@ -5,7 +5,7 @@ use super::ring::Fragment;
 use super::writer::{Room, Writer};
 use super::{End, Multicast, no_reader};
 use crate::base::error::{Call, Error, Result};
-use crate::base::shm::{self, Plain};
+use crate::base::shm::{self, Plain, zeroed};
 use crate::base::shows;
 use crate::endpoint::ending;
 use std::ops::{Deref, DerefMut};
@@ -357,7 +357,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     }
 
     fn private(writer: &'a mut Writer, len: usize) -> Self {
-        Claim { writer, memory: Memory::Private(vec![T::new_zeroed(); len]), len }
+        Claim { writer, memory: Memory::Private(zeroed(len)), len }
     }
 
     /// Publishes the block.

@@ -122,7 +122,7 @@ impl Team {
             pe: &self.pe,
             members: &self.members,
             slot: self.slot,
-            meet: &|| self.barrier(),
+            meet: &|| self.inner_barrier(),
             proposals: &self.proposals,
         };
         council.agree(call, arguments, peers)

@@ -110,7 +110,7 @@ impl Team {
         let phase = self.barrier.phase() + 1;
         let mine = Call::new(phase, name, arguments);
         self.publish_call(mine.words());
-        self.barrier()?;
+        self.inner_barrier()?;
         let mut different = None;
         for &pe in self.members.iter().filter(|&&pe| pe != self.pe.me()) {
             let theirs = self.published_by(pe)?;
@@ -129,7 +129,7 @@ impl Team {
                 different.get_or_insert((pe, theirs));
             }
         }
-        self.barrier()?;
+        self.inner_barrier()?;
         self.publish_call([0; SAID]);
         let Some((pe, theirs)) = different else { return Ok(()) };
         if (theirs.stamp, theirs.name) != (mine.stamp, mine.name) {

@@ -168,7 +168,14 @@ impl Team {
         at: &'static Location<'static>,
         call: impl FnOnce() -> Quick<R>,
     ) -> Result<R> {
-        self.pe.collective_call(name, at, || self.count_call(call))
+        self.pe.collective_call(name, at, || {
+            if calls::is_of_team() {
+                return call();
+            }
+            let result = self.counted(call)?;
+            self.pe.surface_if_far()?;
+            Ok(result)
+        })
     }
 
     /// Notes and counts a collective call that is no part of another one, as one that has ended: it
@@ -193,16 +200,22 @@ impl Team {
         self.collective_at(name, at, rest)
     }
 
-    /// Counts a collective call, unless it is a part of another one. One that has failed does not
-    /// count, as it may have done so before it has met any other member.
+    /// [`counted`](Self::counted), unless the call is a part of another one.
     #[inline(always)]
     fn count_call<R, E>(
         &self,
         call: impl FnOnce() -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
-        if calls::is_of_team() {
-            return call();
-        }
+        if calls::is_of_team() { call() } else { self.counted(call) }
+    }
+
+    /// Counts a collective call that is no part of another one. One that has failed does not count,
+    /// as it may have done so before it has met any other member.
+    #[inline(always)]
+    fn counted<R, E>(
+        &self,
+        call: impl FnOnce() -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
         let number = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(number, Ordering::Relaxed);
         let result = calls::of_team(self.meeting(), call);
@@ -337,6 +350,14 @@ impl Team {
     #[track_caller]
     fn barrier_in_general(&self, name: &'static str) -> Result<()> {
         self.collective(name, || self.pass_barrier())
+    }
+
+    /// A [`barrier`](Self::barrier) that is a step of another call: no error of an earlier write
+    /// surfaces, as it would end that call at this PE alone.
+    #[track_caller]
+    pub(crate) fn inner_barrier(&self) -> Result<()> {
+        let call = || self.count_call(|| self.pass_barrier());
+        self.pe.collective_call("Team::barrier", Location::caller(), call)
     }
 
     #[inline(always)]

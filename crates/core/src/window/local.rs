@@ -1,6 +1,6 @@
 //! A PE's own part of a window, by copies: peers may write while it is read.
 
-use crate::base::shm::{self, Plain};
+use crate::base::shm::{self, Plain, zeroed};
 use crate::wait::polling;
 use crate::window::Window;
 use std::ops::Range;
@@ -103,7 +103,7 @@ impl<T: Plain> Window<T> {
 
     /// A copy of all elements of this PE's own part.
     pub fn to_vec(&self) -> Vec<T> {
-        let mut all = vec![T::new_zeroed(); self.len()];
+        let mut all = zeroed(self.len());
         self.read_into(0, &mut all);
         all
     }

@@ -573,6 +573,7 @@ impl<T: Plain> Window<T> {
     pub fn revoke(&self) -> Result<()> {
         self.inner.pe.call("Window::revoke", Some(self.inner.made), || {
             let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+            ending::refuse_child(pe)?;
             // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the
             // module's proof needs.
             unsafe {
@@ -600,6 +601,7 @@ impl<T: Plain> Window<T> {
     pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
         self.inner.pe.waiting_call("Window::revoke_wait", Some(self.inner.made), || {
             let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+            ending::refuse_child(pe)?;
             let hold = pe.control().geometry().hold(restricted.key, pe.me());
             let done = |holder: usize| {
                 let held = || pe.route(holder, hold).load::<u32>(pe);
@@ -638,7 +640,8 @@ impl<T: Plain> Window<T> {
 
 impl Job {
     /// Opens one PE's part of a restricted window by its [key](Window::key). The window that it
-    /// gives reaches that part alone.
+    /// gives reaches that part alone; its calls for the PE's own memory, as [`Window::read`], use
+    /// this PE's own part, as those of any window.
     ///
     /// # Errors
     /// [`Error::WrongKey`] for a key that was never made in this job, or to a part that is not a
@@ -647,6 +650,8 @@ impl Job {
     #[track_caller]
     pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
         self.pe.call("Job::attach", None, || {
+            // Another thread may have looked for a window at the fork.
+            ending::refuse_child(&self.pe)?;
             element_bytes::<T>(0)?;
             let home = key.home as usize;
             let wrong = || Error::WrongKey { pe: home, call: None };

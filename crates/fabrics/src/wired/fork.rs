@@ -65,7 +65,8 @@ fn live(kept: &[RawFd], life: impl FnOnce()) -> i32 {
     }
     free_cpus();
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        for standard in [0, 1] {
+        // A PE that began without them may have its connections there.
+        for standard in [0, 1].into_iter().filter(|standard| !kept.contains(standard)) {
             // SAFETY: replaces descriptors of this process, to which nothing here refers by
             // anything but its number.
             unsafe { libc::dup2(null.as_raw_fd(), standard) };

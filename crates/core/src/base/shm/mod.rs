@@ -67,6 +67,16 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'stati
 #[diagnostic::do_not_recommend]
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
 
+/// So many elements of zeros. None of them is on the stack, which may have no room for one.
+///
+/// # Panics
+/// Without memory.
+pub(crate) fn zeroed<T: Plain>(count: usize) -> Vec<T> {
+    T::new_vec_zeroed(count).unwrap_or_else(|_| {
+        panic!("there is no memory for {count} elements of {} bytes", size_of::<T>())
+    })
+}
+
 mod sealed {
     pub trait Sealed {}
 }

@@ -15,6 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::super::mutex::{Guard, Mutex};
 use super::Region;
 
+/// Bits of the word of a byte that have its writer: its PE's number and one more. The rest is the
+/// number of the release.
+const WRITER_BITS: u32 = 20;
+const WRITER: u64 = (1 << WRITER_BITS) - 1;
+const _: () = assert!(crate::base::layout::MAX_HOSTED < 1 << WRITER_BITS);
+
 /// A PE's state for checking.
 pub(super) struct Check {
     /// Number of releases. The PE that holds the mutex checks and releases alone.
@@ -61,18 +67,18 @@ impl Release<'_> {
         let mut writers = vec![0u64; bytes.len()];
         // SAFETY: private memory, as long as the words of these bytes.
         unsafe { words.get(pe, writers.as_mut_ptr().cast(), 8 * writers.len()) }?;
-        let raced = |&word: &u64| word & 0xFFFF != me + 1 && word >> 16 > self.acquired;
+        let raced = |&word: &u64| word & WRITER != me + 1 && word >> WRITER_BITS > self.acquired;
         if let Some(at) = writers.iter().position(raced)
             && self.race.is_none()
         {
             self.race = Some(Error::DataRace {
                 element: (page * region.page + bytes.start + at) / size_of::<T>(),
-                first: (writers[at] & 0xFFFF) as usize - 1,
+                first: (writers[at] & WRITER) as usize - 1,
                 second: region.pe.me(),
                 call: None,
             });
         }
-        writers.fill(*self.number << 16 | (me + 1));
+        writers.fill(*self.number << WRITER_BITS | (me + 1));
         // SAFETY: as above; a put only reads them.
         unsafe { words.put(pe, writers.as_ptr().cast(), 8 * writers.len()) }?;
         Ok(())

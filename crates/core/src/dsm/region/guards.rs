@@ -1,6 +1,6 @@
 //! Guards of ranges of a region.
 
-use crate::base::shm::{self, Plain};
+use crate::base::shm::{self, Plain, zeroed};
 use crate::base::shows;
 use crate::endpoint::ending;
 use std::ops::Range;
@@ -74,7 +74,7 @@ macro_rules! reads {
 
             /// All elements of the range.
             pub fn to_vec(&self) -> Vec<T> {
-                let mut all = vec![T::new_zeroed(); self.range.len()];
+                let mut all = zeroed(self.range.len());
                 self.read_into(self.range.start, &mut all);
                 all
             }

@@ -329,11 +329,10 @@ impl<T: Plain> Region<T> {
         self.pe.call("Region::release", None, || {
             ending::refuse_child(&self.pe)?;
             let raced = match &self.pages {
-                Some(pages) => self.release_pages(pages),
+                Some(pages) => self.release_pages(&mut pages.lock()),
                 None => Ok(()),
             };
-            self.pe.complete_writes()?;
-            raced
+            self.pe.first_error(raced, self.pe.complete_writes().map_err(|error| *error))
         })
     }
 
@@ -348,12 +347,12 @@ impl<T: Plain> Region<T> {
             ending::refuse_child(&self.pe)?;
             shm::full_fence();
             let Some(pages) = &self.pages else { return Ok(()) };
-            let raced = self.release();
-            if let Some(check) = &self.check {
-                check.acquired()?;
-            }
-            pages.make_stale();
-            raced
+            // At once: another thread may write to a page in between, which would keep its copy.
+            let mut known = pages.lock();
+            let raced = self.release_pages(&mut known);
+            let acquired = self.check.as_ref().map_or(Ok(()), Check::acquired);
+            known.make_stale();
+            self.pe.first_error(raced, acquired)
         })
     }
 
@@ -366,13 +365,14 @@ impl<T: Plain> Region<T> {
         self.pe.waiting_call("Region::barrier", None, || {
             // A PE that found a race still meets the others, which would wait for it.
             let raced = self.release();
-            self.world.barrier()?;
+            self.world.inner_barrier()?;
             let acquired = self.acquire();
             if self.check.is_some() {
                 // Writes after this barrier come after every PE's acquire.
-                self.world.barrier()?;
+                self.world.inner_barrier()?;
             }
-            raced.and(acquired)
+            raced.and(acquired)?;
+            Ok(self.pe.surface_if_far()?)
         })
     }
 

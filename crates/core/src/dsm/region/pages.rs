@@ -36,7 +36,7 @@ struct Page {
 /// States of this PE's copies. The copies lie in its part of the window.
 pub(super) struct Pages(Mutex<Known>);
 
-struct Known {
+pub(super) struct Known {
     pages: Vec<Page>,
     /// Unused twins: freeing and allocating them costs more than a page's copy does.
     spare: Vec<Box<[u8]>>,
@@ -50,6 +50,17 @@ impl Known {
             None => vec![0; bytes].into_boxed_slice(),
         }
     }
+
+    /// Makes all copies stale, but for those with a write guard, or with changes that could not be
+    /// released: to get them again would undo these.
+    pub(super) fn make_stale(&mut self) {
+        let may = |page: &&mut Page| page.guards == 0 && page.twin.is_none();
+        for page in self.pages.iter_mut().filter(may) {
+            if let State::Clean(version) = page.state {
+                page.state = State::Stale(version);
+            }
+        }
+    }
 }
 
 impl Pages {
@@ -58,19 +69,8 @@ impl Pages {
         Pages(Mutex::new(Known { pages: (0..count).map(|_| page()).collect(), spare: Vec::new() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
         lock(&self.0)
-    }
-
-    /// Makes all copies stale, but for those with a write guard, or with changes that could not be
-    /// released: to get them again would undo these.
-    pub(super) fn make_stale(&self) {
-        let may = |page: &&mut Page| page.guards == 0 && page.twin.is_none();
-        for page in self.lock().pages.iter_mut().filter(may) {
-            if let State::Clean(version) = page.state {
-                page.state = State::Stale(version);
-            }
-        }
     }
 
     /// Ends a write guard of these pages.
@@ -165,9 +165,8 @@ impl<T: Plain> Region<T> {
 
     /// Puts this PE's changes to the homes of their pages. A home that cannot be reached does not
     /// keep the others from learning of theirs; its changes stay to be released again.
-    pub(super) fn release_pages(&self, cache: &Pages) -> Result<()> {
-        let mut known = cache.lock();
-        let Known { pages: all, spare } = &mut *known;
+    pub(super) fn release_pages(&self, known: &mut Known) -> Result<()> {
+        let Known { pages: all, spare } = known;
         let mut check = self.check.as_ref().map(|check| check.begin()).transpose()?;
         let mut changed = Vec::new();
         let mut now = Vec::new();
@@ -187,17 +186,16 @@ impl<T: Plain> Region<T> {
             }
         }
         // I2
-        self.pe.fence()?;
+        released = released.and(self.pe.fence().map_err(|error| *error));
         for &(page, home) in &changed {
             let version = self.pe.route(home, self.version_at(page));
             let signalled = version.signal(&self.pe, home, SignalOp::Add, 1);
             released = released.and(signalled.map_err(|error| *error));
             self.counters.sent(usize::from(self.pe.has_fabric()), 0);
         }
-        self.pe.complete_writes()?;
-        released?;
-        self.keep_current(all, changed)?;
-        check.map_or(Ok(()), |check| check.end())
+        let completed = self.pe.complete_writes().and_then(|()| self.keep_current(all, changed));
+        let raced = check.map_or(Ok(()), Release::end);
+        self.pe.first_error(raced, released.and(completed.map_err(|error| *error)))
     }
 
     /// Puts what this PE has changed in a page to its home. Gives whether there was anything; `now`

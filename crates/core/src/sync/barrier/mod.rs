@@ -661,22 +661,28 @@ impl Barrier {
         })
     }
 
-    /// Arrives and waits.
+    /// Arrives and waits. An error of the program's earlier writes surfaces at the end of its call,
+    /// or later: it must not end a call that passes several times at one PE alone.
     #[inline(always)]
     pub(crate) fn pass(&self) -> Quick<()> {
         let passed = self.exclusively(|| {
             by_way!(self, way => {
                 way.prepare();
-                match self.pass_by_errand(way) {
-                    Some(passed) => passed,
-                    None => {
-                        self.next(way)?;
-                        self.finish(way, Patience::Forever)
-                    }
-                }
+                self.arrive_and_wait(way)
             })
         });
         passed.inspect_err(|error| self.end_if_interrupted(error))
+    }
+
+    #[inline(always)]
+    fn arrive_and_wait(&self, way: &impl Phases) -> Quick<()> {
+        if let Some(passed) = self.pass_by_errand(way) {
+            return passed;
+        }
+        if let Err(error) = self.arrive_next(way)? {
+            self.slot.pe.surface_later(*error);
+        }
+        self.finish(way, Patience::Forever)
     }
 
     /// Whether no phase is under way, and no call.
@@ -809,7 +815,7 @@ impl Barrier {
         // A write that failed is this PE's error: it arrives all the same, so that the others do
         // not wait for ever.
         self.arrive_next(way)??;
-        if self.slot.pe.has_fabric() { self.slot.pe.surface() } else { Ok(()) }
+        self.slot.pe.surface_if_far()
     }
 
     /// [`next`](Self::next). The inner result is that of earlier writes.
@@ -968,29 +974,16 @@ pub(crate) struct Whole<'a> {
 }
 
 impl Whole<'_> {
-    /// Arrives and waits. An error of the program's earlier writes surfaces at a later call: it
-    /// must not end this call at one PE alone.
+    /// [`Barrier::pass`].
     pub(crate) fn pass(&self) -> Result<()> {
-        self.arrive_and_wait().inspect_err(|error| {
-            self.barrier.end_if_interrupted(error);
-            if matches!(error, Error::Interrupted { .. }) {
+        let barrier = self.barrier;
+        let passed = by_way!(barrier, way => barrier.arrive_and_wait(way));
+        Ok(passed.inspect_err(|error| {
+            barrier.end_if_interrupted(error);
+            if matches!(**error, Error::Interrupted { .. }) {
                 self.is_over.set(true);
             }
-        })
-    }
-
-    fn arrive_and_wait(&self) -> Result<()> {
-        let barrier = self.barrier;
-        by_way!(barrier, way => {
-            if let Some(passed) = barrier.pass_by_errand(way) {
-                return Ok(passed?);
-            }
-            if let Err(error) = barrier.arrive_next(way)? {
-                barrier.slot.pe.surface_later(*error);
-            }
-            barrier.finish(way, Patience::Forever)?;
-        });
-        Ok(())
+        })?)
     }
 
     /// The phase that the next [`pass`](Self::pass) completes.
