@@ -633,7 +633,8 @@ fn interrupts() -> Result<()> {
         )
     }
     .expect("a handler");
-    let pe = std::env::var("MEMONET_PE").expect("started by memonet run");
+    let job = memonet::init()?;
+    let pe = job.pe();
     std::fs::write(format!("ready{pe}"), "").expect("a file");
     while COUNT.load(Ordering::Relaxed) == 0 {
         std::thread::sleep(Duration::from_millis(10));
@@ -641,7 +642,7 @@ fn interrupts() -> Result<()> {
     // Time for a second one, if there were one.
     std::thread::sleep(Duration::from_millis(200));
     println!("PE {pe}: {} interrupt", COUNT.load(Ordering::Relaxed));
-    Ok(())
+    job.finalize()
 }
 
 /// The last PE goes, or ends the job, while all others wait for it. They need not reach it.

@@ -171,6 +171,12 @@ fn a_program_that_cannot_be_started_is_named() {
     let ended = run(&["-n", "1", "sh", "-c", "echo started", ":", "-n", "1", "no-such-program"]);
     assert_eq!((ended.status, ended.stdout.as_str()), (127, ""));
     assert_eq!(run(&["-n", "1", "sleep", "1000", ":", "-n", "1", &script]).status, 127);
+    // What those have written that were started before is not lost.
+    let tells = || {
+        let program = ["-n", "1", "sh", "-c", "echo told; sleep 1000", ":"];
+        run(&[&program[..], &["-n", "40", "true", ":", "-n", "1", &script]].concat())
+    };
+    until("PE 0 was fast enough", || tells().stdout == "told\n");
 }
 
 #[test]
@@ -440,6 +446,18 @@ fn a_terminals_interrupt_ends_the_job_and_the_launcher_by_it() {
     master.write_all(b"\x03").unwrap();
     assert_eq!(wait(&mut launcher).signal(), Some(2));
     assert!(shown(master).contains("ended by SIGINT"));
+}
+
+/// The terminal sends nothing to the group that `timeout` makes.
+#[test]
+fn a_terminals_interrupt_reaches_pes_in_groups_of_their_own() {
+    use std::os::unix::process::ExitStatusExt;
+    let script = "touch ready$MEMONET_PE; exec sleep 1000";
+    let (mut launcher, mut master, folder, _keep) =
+        on_terminal(&["-n", "2", "timeout", "1000", "sh", "-c", script]);
+    wait_for_traps(&folder);
+    master.write_all(b"\x03").unwrap();
+    assert_eq!(wait(&mut launcher).signal(), Some(2), "{}", shown(master));
 }
 
 #[test]

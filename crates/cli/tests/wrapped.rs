@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use common::{Ended, example, has, pe, run, skip};
+use common::{Ended, example, has, pe, run, send, skip, start, until};
 
 /// The last of three PEs died, each of which had a wrapper.
 #[track_caller]
@@ -58,6 +58,24 @@ fn a_death_under_a_wrapper_is_missed_though_the_name_is_no_text() {
     let script = format!("{} die kill; sleep 1000", program.display());
     let ended = run(&["-n", "3", "--env", "LATER=1", "sh", "-c", &script]);
     assert_missed(&ended, "killed by signal 9 (SIGKILL)");
+}
+
+/// A shell passes on no signal, and waits for its program before it heeds SIGINT.
+#[test]
+fn a_signal_reaches_the_program_under_a_script() {
+    let job = start(&["-n", "2", "sh", "-c", &format!("{} interrupts; exit 0", pe())]);
+    for pe in 0..2 {
+        let file = job.folder().join(format!("ready{pe}"));
+        until("PEs are ready", || file.exists());
+        std::fs::remove_file(file).unwrap();
+    }
+    // For longer than the launcher takes to see that they have joined.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    send(job.pid(), rustix::process::Signal::INT);
+    let ended = job.end();
+    for pe in 0..2 {
+        assert!(ended.stdout.contains(&format!("PE {pe}: 1 interrupt")), "{ended:?}");
+    }
 }
 
 #[test]

@@ -300,6 +300,11 @@ impl Course {
         self.interrupted = Some(signal);
     }
 
+    /// Whether a signal was sent to end the job, which so has ended before any PE was started.
+    pub fn has_ended_before(&mut self) -> bool {
+        self.interrupted.map(|signal| self.asked(128 + signal as u8)).is_some()
+    }
+
     /// Something other than a PE has failed.
     pub fn fail(&mut self, text: &str, status: u8) {
         self.say(text);

@@ -1,6 +1,7 @@
 //! Descendants of the job that are not PEs: processes that a PE leaves behind become children of
 //! the launcher, and end with the job.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ pub struct Family {
     not_ours: HashSet<Pid>,
     /// Dropped when all others have ended: after that, a signal may end this process.
     guard: Guard,
+    has_ended: Cell<bool>,
 }
 
 impl Family {
@@ -37,7 +39,7 @@ impl Family {
         not_ours.insert(guard.pid());
         let was_reaper = child_subreaper().unwrap_or(None);
         set_child_subreaper(Some(getpid())).context("prctl(PR_SET_CHILD_SUBREAPER)")?;
-        Ok(Family { was_reaper, not_ours, guard })
+        Ok(Family { was_reaper, not_ours, guard, has_ended: Cell::new(false) })
     }
 
     /// Collects orphans that have ended, up to the first child that is a PE, or that is not the
@@ -50,9 +52,10 @@ impl Family {
         }
     }
 
-    /// Ends the remaining PEs and all descendants of the job. Returns a message for each process
-    /// that could not be ended.
-    pub fn end(&self) -> Vec<String> {
+    /// Ends the remaining PEs and all descendants of the job, and calls `pause` again and again
+    /// until they have ended. Returns a message for each process that could not be ended.
+    pub fn end(&self, mut pause: impl FnMut()) -> Vec<String> {
+        self.has_ended.set(true);
         let mut spared = self.not_ours.clone();
         let mut told = Vec::new();
         while has_children() {
@@ -66,7 +69,7 @@ impl Family {
                 .partition(|&pid| kill_process(pid, Signal::KILL) == Err(Errno::PERM));
             // The children of killed processes are children of this process once those have ended.
             let until = Instant::now() + PATIENCE;
-            killed.retain(|&pid| !ends(pid, until));
+            killed.retain(|&pid| !ends(pid, until, &mut pause));
             told.extend(refused.iter().map(|&pid| {
                 remains(pid, "it runs as another user; that user, or root, can end it")
             }));
@@ -86,19 +89,26 @@ fn remains(pid: Pid, why: &str) -> String {
 }
 
 /// Collects a child. False if it has not ended in time.
-fn ends(pid: Pid, until: Instant) -> bool {
+fn ends(pid: Pid, until: Instant, mut pause: impl FnMut()) -> bool {
     while let Ok(None) = retry_on_intr(|| waitpid(Some(pid), WaitOptions::NOHANG)) {
         if Instant::now() > until {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        pause();
     }
     true
 }
 
+/// A pause for who has nothing else to do.
+pub fn nap() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
 impl Drop for Family {
     fn drop(&mut self) {
-        self.end();
+        if !self.has_ended.get() {
+            self.end(nap);
+        }
         let _ = set_child_subreaper(self.was_reaper);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use memonet_core::Cause;
 use memonet_core::unstable::launch::end_of;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
@@ -63,6 +64,12 @@ fn descends(pid: i32, from: Pid) -> bool {
 }
 
 impl Joined {
+    /// Whether it has not ended.
+    pub fn runs(&self) -> bool {
+        let mut ends = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut ends, Some(&Timespec::default())) == Ok(0)
+    }
+
     /// How it ended. The launcher cannot collect it: it is not its child.
     pub fn cause(&self) -> Cause {
         end_of(self.pid, self.pidfd.as_fd())

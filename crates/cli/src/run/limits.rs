@@ -10,6 +10,10 @@ use super::spec::Options;
 
 /// Descriptors for each PE: its pidfd and two pipes.
 const PER_PE: u64 = 3;
+/// The same for an agent, which has a socket to each PE, too.
+const PER_PE_OF_AGENT: u64 = 4;
+/// Descriptors of streams that an agent accepts and makes for its PEs at one time.
+const STREAMS: u64 = 200;
 /// Descriptors for each host: a process, and pipes to and from it, some of them twice.
 const PER_HOST: u64 = 8;
 /// Descriptors of the launcher itself, and of the other ends of pipes while a PE is started.
@@ -20,18 +24,24 @@ const OWN: u64 = 64;
 pub fn raise_descriptors(npes: usize) -> Result<Rlimit> {
     // One more for each PE under a wrapper. Without it, the launcher notices such a PE's end only
     // when its wrapper ends.
-    raise(npes, "PEs", PER_PE, 1)
+    raise(npes, "PEs", PER_PE, OWN, 1)
+}
+
+/// The same for an agent.
+pub fn raise_descriptors_of_agent(npes: usize) -> Result<Rlimit> {
+    raise(npes, "PEs", PER_PE_OF_AGENT, OWN + STREAMS, 1)
 }
 
 /// Raises the limit to the descriptors of agents on so many hosts.
 pub fn raise_descriptors_for_hosts(hosts: usize) -> Result<Rlimit> {
-    raise(hosts, "hosts", PER_HOST, 0)
+    raise(hosts, "hosts", PER_HOST, OWN, 0)
 }
 
-/// Raises the limit for so many PEs or hosts, with `more` for each of them where possible.
-fn raise(count: usize, what: &str, each: u64, more: u64) -> Result<Rlimit> {
+/// Raises the limit for so many PEs or hosts and `own` descriptors, with `more` for each of them
+/// where possible.
+fn raise(count: usize, what: &str, each: u64, own: u64, more: u64) -> Result<Rlimit> {
     let before = getrlimit(Resource::Nofile);
-    let needed = count as u64 * each + OWN;
+    let needed = count as u64 * each + own;
     let wanted = needed + count as u64 * more;
     let limit = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     if limit(before.current) >= wanted {

@@ -193,13 +193,17 @@ fn start_here(spec: Spec) -> Result<Outcome> {
     let mut starts =
         starts::Starts { spawner, images: of_pe.collect(), binding: &binding, first: 0 };
     match plan.zip(passages) {
+        _ if supervisor.is_interrupted()? => {}
         Some((plan, passages)) => {
             supervisor.job().keep_asking();
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.of_machine())?)?
         }
         None => {
             let _aside = binding.step_aside(npes);
-            (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?
+            if let Err(error) = (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts)) {
+                supervisor.give_up();
+                return Err(error);
+            }
         }
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());

@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_millis(200);
 /// Time for the exit handlers and destructors of a PE that has asked for the end of the job.
 pub const HANDLERS: Duration = Duration::from_secs(5);
 /// Time for PEs to end after SIGTERM.
-const LAST_GRACE: Duration = Duration::from_secs(1);
+pub const LAST_GRACE: Duration = Duration::from_secs(1);
 /// Time for the ends of killed PEs to arrive, to be reported.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 

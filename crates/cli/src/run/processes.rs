@@ -14,12 +14,14 @@ use memonet_core::Cause;
 use memonet_core::unstable::launch::{JobFile, UNKNOWN};
 use memonet_core::unstable::wait::wording;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, pidfd_send_signal, waitid,
+};
 
 use super::course::End;
 use super::family::Family;
 use super::joined::{self, CHECK, Found, Joined};
-use super::phase::{Deed, HANDLERS, Phase};
+use super::phase::{Deed, HANDLERS, LAST_GRACE, Phase};
 use super::verdict::Verdict;
 
 /// Added to a process's index: stands for the process that joined as this PE, if it is not the one
@@ -50,6 +52,9 @@ pub struct Processes {
     unreported: Vec<usize>,
     /// Deaths for others to publish, where these order them.
     unordered: Option<Vec<(usize, Cause)>>,
+    /// Processes that joined, and that outlast their wrappers: if a signal has told them to end,
+    /// they have until then.
+    outlasting: (Vec<Joined>, Option<Instant>),
     /// How far the job is on its way to its end.
     pub phase: Phase,
     family: Family,
@@ -67,6 +72,7 @@ impl Processes {
             next_check: Instant::now(),
             unreported: Vec::new(),
             unordered: None,
+            outlasting: (Vec::new(), None),
             phase: Phase::Running,
             family,
             job,
@@ -161,7 +167,7 @@ impl Processes {
             self.publish(self.first + index, cause);
         }
         self.all[index].pidfd = None;
-        self.all[index].joined = None;
+        self.outlasting.0.extend(self.all[index].joined.take());
         self.unseen.remove(&index);
         self.alive -= 1;
         let cause = verdict.cause.filter(|_| !on_purpose);
@@ -306,10 +312,33 @@ impl Processes {
     }
 
     /// Sends a signal to all PEs.
-    pub fn send_all(&self, signal: Option<Signal>) {
+    pub fn send_all(&mut self, signal: Option<Signal>) {
+        self.send(signal, |_| true);
+    }
+
+    /// Sends a signal of the terminal to the PEs that are in other process groups, which it does
+    /// not reach.
+    pub fn send_apart(&mut self, signal: Option<Signal>) {
+        let own = getpgrp();
+        self.send(signal, |pid| getpgid(Pid::from_raw(pid)).is_ok_and(|group| group != own));
+    }
+
+    /// Sends a signal to processes of PEs: those that were started, and those that have joined
+    /// under them. A shell passes on none, and waits for its program before it heeds SIGINT.
+    fn send(&mut self, signal: Option<Signal>, whom: impl Fn(i32) -> bool) {
         let Some(signal) = signal else { return };
-        for pidfd in self.all.iter().filter_map(|one| one.pidfd.as_ref()) {
-            let _ = pidfd_send_signal(pidfd, signal);
+        if [Signal::TERM, Signal::INT, Signal::HUP].contains(&signal) {
+            self.outlasting.1 = Some(Instant::now() + LAST_GRACE);
+        }
+        for one in self.all.iter() {
+            let Some(pidfd) = &one.pidfd else { continue };
+            let started = (one.pid.as_raw_pid(), pidfd);
+            let joined = one.joined.as_ref().map(|joined| (joined.pid, &joined.pidfd));
+            for (pid, pidfd) in [Some(started), joined].into_iter().flatten() {
+                if whom(pid) {
+                    let _ = pidfd_send_signal(pidfd, signal);
+                }
+            }
         }
     }
 
@@ -337,10 +366,16 @@ impl Processes {
         }
     }
 
-    /// After the end of all PEs: ends the processes that they left behind. Returns a message for
-    /// each that could not be ended.
-    pub fn end_family(&self) -> Vec<String> {
-        self.family.end()
+    /// After the end of all PEs: ends the processes that they left behind, and calls `pause` again
+    /// and again until that is done. Returns a message for each that could not be ended.
+    pub fn end_family(&self, mut pause: impl FnMut()) -> Vec<String> {
+        let (outlasting, until) = &self.outlasting;
+        while until.is_some_and(|until| Instant::now() < until)
+            && outlasting.iter().any(Joined::runs)
+        {
+            pause();
+        }
+        self.family.end(pause)
     }
 }
 

@@ -24,8 +24,8 @@ const PASSED_ON: [Signal; 8] = [
 pub struct Arrived {
     /// The signal.
     pub signal: Signal,
-    /// It came from the terminal. The terminal has sent it to the PEs, too, because they are in the
-    /// launcher's process group.
+    /// It came from the terminal. The terminal has sent it to the PEs, too, but for those that have
+    /// left the launcher's process group.
     pub from_terminal: bool,
 }
 

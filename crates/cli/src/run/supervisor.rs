@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use rustix::process::{self, Pid};
 
 use super::course::{Course, End, Fates, Outcome};
-use super::family::Family;
+use super::family::{Family, nap};
 use super::machine::Simulation;
 use super::phase::Phase;
 use super::processes::Processes;
@@ -129,8 +129,40 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Whether a signal has come that is to end a job whose PEs were not started.
+    pub fn is_interrupted(&mut self) -> Result<bool> {
+        self.handle_signals()?;
+        Ok(self.course.has_ended_before())
+    }
+
     /// Supervises the job until it has ended. Gives also how PEs have failed.
     pub fn watch(mut self, starts: &mut Starts<'_>) -> Result<(Outcome, Fates)> {
+        match self.pass_all(starts) {
+            Ok(()) => Ok(self.end()),
+            Err(error) => {
+                self.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the PEs that were started, and writes what they have written.
+    pub fn give_up(mut self) {
+        self.processes.kill(|_, _| true);
+        self.end();
+    }
+
+    fn end(mut self) -> (Outcome, Fates) {
+        let left = self.processes.end_family(nap);
+        self.course.finish(left);
+        let (outcome, output) = self.course.outcome();
+        let fates = self.course.take_fates();
+        // Dropping the writer writes the last output.
+        drop(self);
+        (outcome.after(&output), fates)
+    }
+
+    fn pass_all(&mut self, starts: &mut Starts<'_>) -> Result<()> {
         while self.processes.are_alive() || self.simulation.is_some() {
             let events = self.wait()?;
             // Before the ends are judged: an end that follows from a request is no failure.
@@ -146,12 +178,15 @@ impl Supervisor {
             if events.iter().any(|&event| event != OUTPUT) {
                 self.processes.reap();
             }
+            // Before the ends are judged: one by a signal that was sent to all is expected.
+            if events.contains(&SIGNALS) {
+                self.handle_signals()?;
+            }
             for end in ends {
                 self.account_for(&end);
             }
             for event in events {
                 match event {
-                    SIGNALS => self.handle_signals()?,
                     NEWS => drop(self.course.handle_news()),
                     OUTPUT => self.read_output()?,
                     MACHINE => self.serve_engine(starts)?,
@@ -163,13 +198,7 @@ impl Supervisor {
             self.stop_engine();
             self.flush()?;
         }
-        let left = self.processes.end_family();
-        self.course.finish(left);
-        let (outcome, output) = self.course.outcome();
-        let fates = self.course.take_fates();
-        // Dropping the writer writes the last output.
-        drop(self);
-        Ok((outcome.after(&output), fates))
+        Ok(())
     }
 
     fn wait(&self) -> Result<Vec<u64>> {
@@ -202,9 +231,10 @@ impl Supervisor {
                 self.ask(Reasons::SIGNAL);
                 continue;
             }
-            if !arrived.from_terminal || arrived.signal == Signal::SIGCONT {
-                let signal = process::Signal::from_named_raw(arrived.signal as i32);
-                self.processes.send_all(signal);
+            let signal = process::Signal::from_named_raw(arrived.signal as i32);
+            match arrived.from_terminal && arrived.signal != Signal::SIGCONT {
+                true => self.processes.send_apart(signal),
+                false => self.processes.send_all(signal),
             }
             match arrived.signal {
                 Signal::SIGTSTP => {

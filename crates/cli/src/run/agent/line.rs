@@ -30,6 +30,8 @@ pub struct Line {
     /// Heartbeats as datagrams, once the job's secret is known.
     pulse: Option<Pulse>,
     lost: bool,
+    /// What the launcher has said, for the next pass.
+    held: Vec<ToAgent>,
 }
 
 /// What has happened in a pass.
@@ -57,6 +59,7 @@ impl Line {
             vigil: Vigil::begin(Instant::now()),
             pulse: None,
             lost: false,
+            held: Vec::new(),
         })
     }
 
@@ -71,20 +74,29 @@ impl Line {
         self.to.send(message);
     }
 
+    /// Has the next pass give these messages first.
+    pub fn hold(&mut self, messages: impl Iterator<Item = ToAgent>) {
+        self.held.extend(messages);
+    }
+
     /// Sends what waits, and waits for events until `next` at most.
     pub fn pass(&mut self, next: Option<Instant>) -> Result<Pass> {
         self.to.flush(&self.events, ROOM)?;
-        let until = next.map_or(self.vigil.next(), |next| next.min(self.vigil.next()));
+        let mut messages = std::mem::take(&mut self.held);
+        let until = match next {
+            _ if !messages.is_empty() => Instant::now(),
+            Some(next) => next.min(self.vigil.next()),
+            None => self.vigil.next(),
+        };
         let mut events = events::wait(&self.events, Some(until))?;
         let now = Instant::now();
         self.vigil.pass(now);
         if events.contains(&DATAGRAMS) && self.pulse.as_mut().is_some_and(Pulse::hear) {
             self.vigil.hear(now);
         }
-        let messages = match events.contains(&MESSAGES) {
-            true => self.hear(now),
-            false => Vec::new(),
-        };
+        if events.contains(&MESSAGES) {
+            self.hear(now, &mut messages);
+        }
         events.retain(|&event| ![MESSAGES, ROOM, DATAGRAMS].contains(&event));
         if self.vigil.is_due(now) {
             self.to.beat();
@@ -94,13 +106,12 @@ impl Line {
         Ok(Pass { events, messages, lost: self.lost })
     }
 
-    fn hear(&mut self, now: Instant) -> Vec<ToAgent> {
+    fn hear(&mut self, now: Instant, messages: &mut Vec<ToAgent>) {
         self.lost |= self.from.read().is_none();
         self.vigil.hear(now);
-        let mut messages = Vec::new();
         loop {
             let message = match self.from.next_piece() {
-                Ok(None) => return messages,
+                Ok(None) => return,
                 Ok(Some(Piece::Message(bytes))) => decode(&bytes).ok(),
                 Ok(Some(Piece::Greeting(theirs))) if theirs != version() => None,
                 Ok(Some(Piece::Greeting(_) | Piece::Heartbeat | Piece::Foreign(_))) => continue,
@@ -111,7 +122,7 @@ impl Line {
                 // Of another version, as the launcher will say, or none.
                 None => {
                     self.lost = true;
-                    return messages;
+                    return;
                 }
             }
         }

@@ -91,9 +91,14 @@ fn await_order(line: &mut Line) -> Result<Option<Order>> {
 fn await_start(line: &mut Line) -> Result<Option<(Vec<u8>, u64)>> {
     loop {
         let pass = line.pass(None)?;
-        for message in pass.messages {
+        let mut messages = pass.messages.into_iter();
+        while let Some(message) = messages.next() {
             match message {
-                ToAgent::Start { job, heap } => return Ok(Some((job.0, heap))),
+                ToAgent::Start { job, heap } => {
+                    // What follows is about the PEs, or ends them.
+                    line.hold(messages);
+                    return Ok(Some((job.0, heap)));
+                }
                 ToAgent::End {} => return Ok(None),
                 // Nothing runs yet that a signal would be for.
                 _ => {}

@@ -51,7 +51,7 @@ pub fn prepare(order: &Order) -> Result<Ready> {
     let image_of = programs.iter().enumerate().flat_map(of_program).collect();
     let bind = order.bind.map(|core| if core { Bind::Core } else { Bind::None });
     let binding = binding::plan(near, bind)?;
-    let nofile = limits::raise_descriptors(near)?;
+    let nofile = limits::raise_descriptors_of_agent(near)?;
     let (segment, note) = limits::segment_size(&images, &Options::default(), false)?;
     let (heap, other_note) = heap_size(npes, segment)?;
     let described = order.verbose.then(|| binding.describe(order.first as usize, near));

@@ -20,7 +20,7 @@ use super::input::Input;
 use super::line::Line;
 use super::prepare::Ready;
 use crate::run::course::{End, LAST_READS, monotonic_nanos};
-use crate::run::family::Family;
+use crate::run::family::{Family, nap};
 use crate::run::guard::Guard;
 use crate::run::net::{self, Switchboard};
 use crate::run::phase::Phase;
@@ -81,36 +81,6 @@ pub struct Watch<'a> {
     signals: Signals,
 }
 
-/// What the agent keeps of the processes that it has started.
-#[derive(Default)]
-struct Started {
-    /// Standard output and error of each.
-    outputs: Vec<[Option<OwnedFd>; 2]>,
-    /// As the system numbers them.
-    numbers: Vec<i32>,
-    /// PE 0 reads the launcher's input.
-    input: Option<Input>,
-}
-
-impl Started {
-    fn start(
-        &mut self,
-        pe: usize,
-        seat: OwnedFd,
-        starts: &mut Starts,
-        job: &JobFile,
-    ) -> Result<Child> {
-        let mut extras = Extras { seat: Some(seat), stdin: None };
-        if pe == 0 {
-            let (pipe, stdin) = Input::new()?;
-            (self.input, extras.stdin) = (Some(pipe), Some(stdin));
-        }
-        let (child, _) = starts.start(pe, job, &extras)?;
-        self.numbers.push(child.pid.as_raw_pid());
-        Ok(child)
-    }
-}
-
 impl<'a> Watch<'a> {
     /// Starts the PEs.
     pub fn begin(
@@ -133,7 +103,7 @@ impl<'a> Watch<'a> {
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &options)?;
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
-        let mut switchboard = Switchboard::start(ready.listening, description)?;
+        let switchboard = Switchboard::start(ready.listening, description)?;
         listen(&line.events, switchboard.news(), UNREACHED)?;
         let family = Family::found(guard)?;
         listen(&line.events, &signals, SIGNALS)?;
@@ -145,31 +115,16 @@ impl<'a> Watch<'a> {
         let keepers = Keepers::start(ready.binding.shared_cpus(), &job);
         let mut processes = Processes::new(first, family, job);
         processes.order_elsewhere();
-        let mut started = Started::default();
         let aside = ready.binding.step_aside(near);
-        for pe in first..first + near {
-            let seat = switchboard.seat(pe)?;
-            let child = started.start(pe, seat, &mut starts, processes.job())?;
-            for (target, fd) in [&child.stdout, &child.stderr].into_iter().enumerate() {
-                listen(&output, fd, token(pe - first, target))?;
-            }
-            processes.adopt(child.pid, child.pidfd, &line.events)?;
-            started.outputs.push([Some(child.stdout), Some(child.stderr)]);
-        }
-        drop(aside);
-        for text in ready.notes {
-            line.send(&ToLauncher::Say { text });
-        }
-        line.send(&ToLauncher::Started { processes: started.numbers });
-        Ok(Watch {
+        let mut watch = Watch {
             line,
             first,
             npes,
-            outputs: started.outputs,
+            outputs: Vec::new(),
             output,
             reading: true,
             owed: 0,
-            input: started.input,
+            input: None,
             told: vec![State::Joined; near],
             deaths: Deaths::default(),
             exiting: false,
@@ -182,7 +137,38 @@ impl<'a> Watch<'a> {
             _keepers: keepers,
             processes,
             signals,
-        })
+        };
+        let started = (first..first + near).map(|pe| watch.start(pe, &mut starts));
+        match started.collect() {
+            Ok(processes) => {
+                drop(aside);
+                ready.notes.into_iter().for_each(|text| watch.line.send(&ToLauncher::Say { text }));
+                watch.line.send(&ToLauncher::Started { processes });
+                Ok(watch)
+            }
+            Err(error) => {
+                watch.read_last();
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts a PE. Gives its number as the system numbers processes.
+    fn start(&mut self, pe: usize, starts: &mut Starts) -> Result<i32> {
+        let mut extras = Extras { seat: Some(self.switchboard.seat(pe)?), stdin: None };
+        if pe == 0 {
+            let (pipe, stdin) = Input::new()?;
+            (self.input, extras.stdin) = (Some(pipe), Some(stdin));
+        }
+        let (Child { pid, pidfd, stdout, stderr }, _) =
+            starts.start(pe, self.processes.job(), &extras)?;
+        let outputs = [stdout, stderr];
+        for (target, fd) in outputs.iter().enumerate() {
+            listen(&self.output, fd, token(pe - self.first, target))?;
+        }
+        self.outputs.push(outputs.map(Some));
+        self.processes.adopt(pid, pidfd, &self.line.events)?;
+        Ok(pid.as_raw_pid())
     }
 
     /// Watches the PEs until all have ended. False if the launcher is gone, or has ended them.
@@ -398,6 +384,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Reads what is left of the PEs' output.
+    fn read_last(&mut self) {
+        (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
+    }
+
     /// Reads once. False if there is nothing to read now.
     fn read(&mut self, index: usize, target: usize) -> bool {
         let Some(fd) = &self.outputs[index][target] else { return false };
@@ -436,13 +427,20 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// After the end of all PEs: ends the processes that they left behind, and passes on the last
-    /// output.
+    /// After the end of all PEs: ends the processes that they left behind, while the launcher hears
+    /// of it, and passes on the last output.
     fn finish(mut self) -> Result<bool> {
-        for text in self.processes.end_family() {
+        self.line.send_all()?;
+        let line = &mut self.line;
+        // A launcher that is gone has no use for what is left either.
+        let pause = || {
+            nap();
+            drop(line.pass(Some(Instant::now())));
+        };
+        for text in self.processes.end_family(pause) {
             self.line.send(&ToLauncher::Say { text });
         }
-        (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
+        self.read_last();
         self.tell_states();
         if let Some(records) = self.records.take() {
             let counted = if self.stats { records.encoded()? } else { Vec::new() };

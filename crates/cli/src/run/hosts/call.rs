@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, anyhow};
@@ -85,8 +85,10 @@ impl Caller {
     }
 
     fn all_words(&self, host: Option<&str>, attempt: usize, role: Role) -> Vec<OsString> {
+        // ssh gives its words to a shell there.
+        let is_ssh = || self.words().next().is_some_and(|word| Path::new(&word).ends_with("ssh"));
         let memonet = match attempt {
-            0 if host.is_some() && self.agent.is_none() => quoted(self.memonet.as_os_str()),
+            0 if host.is_some() && is_ssh() => quoted(self.memonet.as_os_str()),
             0 => self.memonet.clone().into_os_string(),
             _ => "memonet".into(),
         };

@@ -24,7 +24,7 @@ use super::relay::Relay;
 use super::reports::Reports;
 use crate::run::course::{Course, End, Outcome, monotonic_nanos};
 use crate::run::datagrams::{self, Datagrams};
-use crate::run::family::Family;
+use crate::run::family::{Family, nap};
 use crate::run::net;
 use crate::run::phase::{Deed, Phase};
 use crate::run::signals::Signals;
@@ -146,14 +146,14 @@ impl Launcher {
                     token => self.handle_node(token)?,
                 }
             }
-            if self.input.is_due() {
+            if self.reads_input() && self.input.is_due() {
                 self.pass_input();
             }
             self.family.reap(|pid| calls(&self.nodes, &self.relays).any(|c| c.pid() == pid));
             self.handle_deadlines()?;
             self.flush()?;
         }
-        let left = self.family.end();
+        let left = self.family.end(nap);
         let has_started = self.has_started();
         let stats = self.stats.take().filter(|_| has_started);
         let stats = stats.map(|(forms, told)| (forms, self.report(&told)));
@@ -191,8 +191,9 @@ impl Launcher {
     }
 
     fn next(&self) -> Instant {
-        let start = (!self.has_started()).then_some(self.began + START);
-        let now = self.input.is_due().then(Instant::now);
+        let starts = !self.has_started() && self.ending.is_none();
+        let start = starts.then_some(self.began + START);
+        let now = (self.reads_input() && self.input.is_due()).then(Instant::now);
         let ask = self.asked.as_ref().map(Asked::until).or(self.inquiry.next());
         let due = [self.phase.until(), self.course.next_due(), self.ending, start, now, ask];
         let called = self.nodes.iter().filter(|node| node.is_called());
@@ -215,7 +216,10 @@ impl Launcher {
         }
         match event {
             Event::Output => self.hear(node),
-            Event::Errors => self.show_errors(node, false),
+            Event::Errors => {
+                self.nodes[node].read_errors();
+                self.show_errors(node, false);
+            }
             Event::End => self.end_call(node)?,
             // Every pass of the loop writes what there is room for.
             Event::Room => {}
@@ -632,7 +636,12 @@ impl Launcher {
             match arrived.signal {
                 Signal::SIGTSTP => {
                     self.flush()?;
+                    let stopped = Instant::now();
                     self.signals.stop()?;
+                    self.began += stopped.elapsed();
+                    // The kernel stops no process that no shell would continue.
+                    let number = Signal::SIGCONT as i32;
+                    self.nodes.iter_mut().for_each(|node| node.send(&ToAgent::Signal { number }));
                 }
                 Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP => {
                     self.course.interrupt(number);
@@ -770,11 +779,15 @@ impl Launcher {
             node.flush(&self.events)?;
         }
         self.flush_relays()?;
-        let reads = self.has_started() && self.ending.is_none();
-        if reads && self.nodes[0].running.contains(&0) {
+        if self.reads_input() {
             self.input.update(&self.events, INPUT)?;
         }
         Ok(())
+    }
+
+    /// Whether PE 0 runs, which reads the standard input.
+    fn reads_input(&self) -> bool {
+        self.has_started() && self.ending.is_none() && self.nodes[0].running.contains(&0)
     }
 }
 

@@ -288,9 +288,8 @@ impl Node {
         self.errors.extend_from_slice(bytes);
     }
 
-    /// The lines that the call has written to its standard error since the last time. `all`: the
-    /// last one need not be complete.
-    pub fn errors(&mut self, all: bool) -> Vec<String> {
+    /// Reads what the call has written to its standard error.
+    pub fn read_errors(&mut self) {
         let mut scratch = [0; 4096];
         while let Some(call) = &self.call {
             match rustix::io::read(&call.errors, &mut scratch) {
@@ -299,6 +298,12 @@ impl Node {
                 _ => break,
             }
         }
+    }
+
+    /// The lines that the call has written to its standard error since the last time. `all`: the
+    /// last one need not be complete.
+    pub fn errors(&mut self, all: bool) -> Vec<String> {
+        self.read_errors();
         let end = match all {
             true => self.errors.len(),
             false => self.errors.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1),
