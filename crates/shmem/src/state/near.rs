@@ -201,8 +201,8 @@ pub fn close() {
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
 
-/// This process has private copies of the static data: from now on, accesses to static data take the
-/// long way, which knows them.
+/// This process has private copies of the static data: from now on, accesses to static data take
+/// the long way, which knows them.
 pub fn has_own_statics() {
     call_functions();
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The launcher's standard input, which PE 0 reads on another host.
 //!
-//! It is read ahead, as by ssh: by what PE 0 has not taken yet, at most [`WINDOW_BYTES`]. What comes
-//! after PE 0 has closed it is lost.
+//! It is read ahead, as by ssh: by what PE 0 has not taken yet, at most [`WINDOW_BYTES`]. What
+//! comes after PE 0 has closed it is lost.
 
 use std::os::fd::OwnedFd;
 

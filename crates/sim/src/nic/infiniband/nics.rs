@@ -3,7 +3,6 @@
 use super::agents::{NodeAgent, SwitchAgent};
 use super::connection::{Connection, Stream};
 use super::management::Datagram;
-use super::reliable::patience_of;
 use super::seats::{Seat, Subnet, Sweeps};
 use super::subnet::Name;
 use super::topology::Place;
@@ -448,4 +447,33 @@ fn reliable_datagrams_of(machine: &Machine) -> Result<bool, MachineError> {
         return Err(nic.error("reliable_datagrams", problem));
     }
     Ok(are_reliable)
+}
+
+/// The patience of reliable connections, where links lose their packets.
+fn patience_of(
+    machine: &Machine,
+    network: &Network,
+    is: &Parameters,
+) -> Result<Option<Ps>, MachineError> {
+    let nic = machine.section("nic");
+    if !nic.has("retransmit") {
+        return Ok(None);
+    }
+    let (patience, least) = (nic.time_not_zero("retransmit")?, there_and_back(network, is));
+    if patience < least {
+        let problem = format!(
+            "is {patience}, and a packet and its acknowledgement take {least}: each would be sent again in vain, and more and more fill the links; make it longer"
+        );
+        return Err(nic.error("retransmit", problem));
+    }
+    Ok(Some(patience))
+}
+
+/// The least time that a full packet to the last node and its acknowledgement take.
+fn there_and_back(network: &Network, is: &Parameters) -> Ps {
+    let last = Node(network.nodes() - 1);
+    let switches = network.way(Node(0), last).map_or(1, |way| way.len() as u64);
+    let bytes = is.packet as u64 + 2 * u64::from(is.header);
+    let delays = network.delay * (switches + 1) + network.switch_delay() * switches;
+    (is.swif_send + is.swif_receive + delays) * 2 + is.link_rate.time(bytes)
 }

@@ -20,13 +20,9 @@
 //! on. Here only the lost ones are repeated, as the buffer memory has room for the others.
 
 use super::connection::{Connection, Sent, Stream};
-use super::nics::{
-    DATA_LANE, DATAGRAM_FLAG, InfiniBand, LID_SHIFT, Later, MULTICAST, Parameters, show,
-};
+use super::nics::{DATA_LANE, DATAGRAM_FLAG, InfiniBand, LID_SHIFT, Later, MULTICAST, show};
 use super::processors::SWITCHED_ON;
 use crate::host::Wanted;
-use crate::machine::{Machine, MachineError};
-use crate::network::Network;
 use crate::nic::Cx;
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
@@ -257,33 +253,4 @@ impl InfiniBand {
         }
         self.set_timer(cx, node, peer, stream);
     }
-}
-
-/// The patience of reliable connections, where links lose their packets.
-pub(super) fn patience_of(
-    machine: &Machine,
-    network: &Network,
-    is: &Parameters,
-) -> Result<Option<Ps>, MachineError> {
-    let nic = machine.section("nic");
-    if !nic.has("retransmit") {
-        return Ok(None);
-    }
-    let (patience, least) = (nic.time_not_zero("retransmit")?, there_and_back(network, is));
-    if patience < least {
-        let problem = format!(
-            "is {patience}, and a packet and its acknowledgement take {least}: each would be sent again in vain, and more and more fill the links; make it longer"
-        );
-        return Err(nic.error("retransmit", problem));
-    }
-    Ok(Some(patience))
-}
-
-/// The least time that a full packet to the last node and its acknowledgement take.
-fn there_and_back(network: &Network, is: &Parameters) -> Ps {
-    let last = Node(network.nodes() - 1);
-    let switches = network.way(Node(0), last).map_or(1, |way| way.len() as u64);
-    let bytes = is.packet as u64 + 2 * u64::from(is.header);
-    let delays = network.delay * (switches + 1) + network.switch_delay() * switches;
-    (is.swif_send + is.swif_receive + delays) * 2 + is.link_rate.time(bytes)
 }
