@@ -157,7 +157,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone.
+    /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone. Once all have met, the error
+    /// with which an earlier write failed.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.world.barrier_named("Job::barrier")

@@ -323,7 +323,8 @@ impl Team {
     /// ```
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when a member is gone.
+    /// [`Error::PeerFailed`] when a member is gone. Once all have met, the error with which an
+    /// earlier write failed.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.barrier_named("Team::barrier")
