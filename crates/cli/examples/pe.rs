@@ -625,14 +625,11 @@ fn interrupts() -> Result<()> {
     extern "C" fn count(_: libc::c_int) {
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the handler only adds to an atomic, which may be done at any moment.
-    unsafe {
-        nix::sys::signal::signal(
-            nix::sys::signal::SIGINT,
-            nix::sys::signal::SigHandler::Handler(count),
-        )
+    for signal in [nix::sys::signal::SIGINT, nix::sys::signal::SIGTERM] {
+        let handler = nix::sys::signal::SigHandler::Handler(count);
+        // SAFETY: the handler only adds to an atomic, which may be done at any moment.
+        unsafe { nix::sys::signal::signal(signal, handler) }.expect("a handler");
     }
-    .expect("a handler");
     let job = memonet::init()?;
     let pe = job.pe();
     std::fs::write(format!("ready{pe}"), "").expect("a file");

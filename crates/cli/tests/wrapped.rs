@@ -60,21 +60,26 @@ fn a_death_under_a_wrapper_is_missed_though_the_name_is_no_text() {
     assert_missed(&ended, "killed by signal 9 (SIGKILL)");
 }
 
-/// A shell passes on no signal, and waits for its program before it heeds SIGINT.
+/// A shell passes on no signal, and waits for its program before it heeds SIGINT. By SIGTERM it
+/// ends at once, and its program has time to end, too.
 #[test]
 fn a_signal_reaches_the_program_under_a_script() {
-    let job = start(&["-n", "2", "sh", "-c", &format!("{} interrupts; exit 0", pe())]);
-    for pe in 0..2 {
-        let file = job.folder().join(format!("ready{pe}"));
-        until("PEs are ready", || file.exists());
-        std::fs::remove_file(file).unwrap();
-    }
-    // For longer than the launcher takes to see that they have joined.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    send(job.pid(), rustix::process::Signal::INT);
-    let ended = job.end();
-    for pe in 0..2 {
-        assert!(ended.stdout.contains(&format!("PE {pe}: 1 interrupt")), "{ended:?}");
+    use rustix::process::Signal;
+    for signal in [Signal::INT, Signal::TERM] {
+        let script = format!("{} interrupts; exit 0", pe());
+        let job = start(&["-n", "2", "sh", "-c", &script]);
+        for pe in 0..2 {
+            let file = job.folder().join(format!("ready{pe}"));
+            until("PEs are ready", || file.exists());
+            std::fs::remove_file(file).unwrap();
+        }
+        // For longer than the launcher takes to see that they have joined.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        send(job.pid(), signal);
+        let ended = job.end();
+        for pe in 0..2 {
+            assert!(ended.stdout.contains(&format!("PE {pe}: 1 interrupt")), "{ended:?}");
+        }
     }
 }
 

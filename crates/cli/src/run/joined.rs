@@ -8,7 +8,7 @@ use memonet_core::Cause;
 use memonet_core::unstable::launch::end_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, test_kill_process};
 
 use super::family::{parent, processes};
 
@@ -50,12 +50,26 @@ pub fn find(pid: i32, wrapper: Pid) -> Found {
     }
 }
 
+/// Whether a wrapper passes signals on: `timeout` and scripts with traps catch SIGTERM, and the
+/// inits of containers block it and wait for it. A shell that only waits does neither.
+pub fn passes_on(wrapper: i32) -> bool {
+    let has = |name| {
+        let set = status_of(wrapper, name)?;
+        Some(u64::from_str_radix(set.trim(), 16).ok()? >> (Signal::TERM.as_raw() - 1) & 1 == 1)
+    };
+    ["SigCgt:", "SigBlk:"].into_iter().any(|name| has(name) == Some(true))
+}
+
 fn own_number(pid: i32) -> Option<i32> {
-    // The name in it need not be UTF-8.
+    status_of(pid, "NSpid:")?.split_whitespace().last()?.parse().ok()
+}
+
+/// A line of what the kernel says of a process, without its name.
+fn status_of(pid: i32, name: &str) -> Option<String> {
+    // The process's name in it need not be UTF-8.
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    numbers.split_whitespace().last()?.parse().ok()
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
 }
 
 fn descends(pid: i32, from: Pid) -> bool {

@@ -24,25 +24,24 @@ const OWN: u64 = 64;
 pub fn raise_descriptors(npes: usize) -> Result<Rlimit> {
     // One more for each PE under a wrapper. Without it, the launcher notices such a PE's end only
     // when its wrapper ends.
-    raise(npes, "PEs", PER_PE, OWN, 1)
+    raise(npes, "PEs", PER_PE, npes as u64)
 }
 
 /// The same for an agent.
 pub fn raise_descriptors_of_agent(npes: usize) -> Result<Rlimit> {
-    raise(npes, "PEs", PER_PE_OF_AGENT, OWN + STREAMS, 1)
+    raise(npes, "PEs", PER_PE_OF_AGENT, npes as u64 + STREAMS)
 }
 
 /// Raises the limit to the descriptors of agents on so many hosts.
 pub fn raise_descriptors_for_hosts(hosts: usize) -> Result<Rlimit> {
-    raise(hosts, "hosts", PER_HOST, OWN, 0)
+    raise(hosts, "hosts", PER_HOST, 0)
 }
 
-/// Raises the limit for so many PEs or hosts and `own` descriptors, with `more` for each of them
-/// where possible.
-fn raise(count: usize, what: &str, each: u64, own: u64, more: u64) -> Result<Rlimit> {
+/// Raises the limit for so many PEs or hosts, and `more` descriptors where possible.
+fn raise(count: usize, what: &str, each: u64, more: u64) -> Result<Rlimit> {
     let before = getrlimit(Resource::Nofile);
-    let needed = count as u64 * each + own;
-    let wanted = needed + count as u64 * more;
+    let needed = count as u64 * each + OWN;
+    let wanted = needed + more;
     let limit = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     if limit(before.current) >= wanted {
         return Ok(before);

@@ -52,8 +52,8 @@ pub struct Processes {
     unreported: Vec<usize>,
     /// Deaths for others to publish, where these order them.
     unordered: Option<Vec<(usize, Cause)>>,
-    /// Processes that joined, and that outlast their wrappers: if a signal has told them to end,
-    /// they have until then.
+    /// Processes that joined, and outlast their wrappers: if a signal has told all to end, they
+    /// have until then.
     outlasting: (Vec<Joined>, Option<Instant>),
     /// How far the job is on its way to its end.
     pub phase: Phase,
@@ -148,7 +148,11 @@ impl Processes {
     pub fn ended(&mut self, event: u64) -> Option<End> {
         let index = usize::try_from(event % JOINED).ok().filter(|&index| index < self.all.len())?;
         if event >= JOINED {
-            let joined = self.all[index].joined.take()?;
+            let Some(joined) = self.all[index].joined.take() else {
+                // One that has outlasted its wrapper.
+                self.outlasting.0.retain(Joined::runs);
+                return None;
+            };
             return self.lose(index, joined.pid, joined.cause());
         }
         let pidfd = self.all[index].pidfd.as_ref()?;
@@ -324,22 +328,22 @@ impl Processes {
     }
 
     /// Sends a signal to processes of PEs: those that were started, and those that have joined
-    /// under them. A shell passes on none, and waits for its program before it heeds SIGINT.
+    /// under them. A shell passes on none, and waits for its program before it heeds SIGINT. A
+    /// wrapper that passes signals on does so itself.
     fn send(&mut self, signal: Option<Signal>, whom: impl Fn(i32) -> bool) {
         let Some(signal) = signal else { return };
         if [Signal::TERM, Signal::INT, Signal::HUP].contains(&signal) {
             self.outlasting.1 = Some(Instant::now() + LAST_GRACE);
         }
-        for one in self.all.iter() {
+        for one in &self.all {
             let Some(pidfd) = &one.pidfd else { continue };
-            let started = (one.pid.as_raw_pid(), pidfd);
-            let joined = one.joined.as_ref().map(|joined| (joined.pid, &joined.pidfd));
-            for (pid, pidfd) in [Some(started), joined].into_iter().flatten() {
-                if whom(pid) {
-                    let _ = pidfd_send_signal(pidfd, signal);
-                }
-            }
+            let started = one.pid.as_raw_pid();
+            let joined = one.joined.as_ref().filter(|_| !joined::passes_on(started));
+            let joined = joined.map(|joined| (joined.pid, &joined.pidfd));
+            send_to([(started, pidfd)].into_iter().chain(joined), signal, &whom);
         }
+        let outlasting = self.outlasting.0.iter().map(|one| (one.pid, &one.pidfd));
+        send_to(outlasting, signal, whom);
     }
 
     /// Sends SIGKILL to some of the PEs.
@@ -376,6 +380,17 @@ impl Processes {
             pause();
         }
         self.family.end(pause)
+    }
+}
+
+/// Sends a signal to some of these processes.
+fn send_to<'a>(
+    all: impl Iterator<Item = (i32, &'a OwnedFd)>,
+    signal: Signal,
+    whom: impl Fn(i32) -> bool,
+) {
+    for (_, pidfd) in all.filter(|&(pid, _)| whom(pid)) {
+        let _ = pidfd_send_signal(pidfd, signal);
     }
 }
 

@@ -70,6 +70,17 @@ impl Signals {
         Ok(Signals { fd, mask_before, mask_after })
     }
 
+    /// Whether a signal waits that is to end the job.
+    pub fn is_to_end(&self) -> bool {
+        // SAFETY: a set of zeros is a set, which the call writes.
+        let waiting = unsafe {
+            let mut waiting = std::mem::zeroed();
+            libc::sigpending(&mut waiting);
+            SigSet::from_sigset_t_unchecked(waiting)
+        };
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].iter().any(|&one| waiting.contains(one))
+    }
+
     /// The next signal.
     pub fn next(&mut self) -> Option<Arrived> {
         let info = self.fd.next()?;

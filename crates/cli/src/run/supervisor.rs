@@ -131,7 +131,9 @@ impl Supervisor {
 
     /// Whether a signal has come that is to end a job whose PEs were not started.
     pub fn is_interrupted(&mut self) -> Result<bool> {
-        self.handle_signals()?;
+        if self.signals.is_to_end() {
+            self.handle_signals()?;
+        }
         Ok(self.course.has_ended_before())
     }
 

@@ -22,7 +22,7 @@ impl Team {
     /// [`Error::TooMany`](crate::Error::TooMany), [`Error::PeerFailed`](crate::Error::PeerFailed).
     #[track_caller]
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Team>> {
-        self.collective("Team::split", || {
+        self.making("Team::split", || {
             let mine = [u64::from(color.is_some()), color.unwrap_or(0), key as u64];
             let given = self.all_gather(mine)?;
             let is_mine = |&rank: &usize| color.is_some() && given[rank][..2] == mine[..2];

@@ -178,6 +178,17 @@ impl Team {
         })
     }
 
+    /// A collective call that makes something. An error of an earlier write waits for a later call:
+    /// what was made would be lost at this PE alone.
+    #[track_caller]
+    pub(crate) fn making<R>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> Quick<R>,
+    ) -> Result<R> {
+        self.pe.collective_call(name, Location::caller(), || self.count_call(call))
+    }
+
     /// Notes and counts a collective call that is no part of another one, as one that has ended: it
     /// may not have to wait. If it does, [`collective_after_all`](Self::collective_after_all) takes
     /// that back.
@@ -334,17 +345,29 @@ impl Team {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn barrier_named(&self, name: &'static str) -> Result<()> {
-        let at = Location::caller();
-        if !calls::is_of_team() {
-            match self.barrier.pass_at_once(|| self.count_passed(name, at)) {
-                AtOnce::Passed => return Ok(()),
-                AtOnce::Arrived => {
-                    return self.collective_after_all(name, at, || self.barrier.go_on_passing());
-                }
-                AtOnce::Nothing => {}
-            }
+        match self.barrier_at_once(name, Location::caller()) {
+            Some(passed) => passed,
+            None => self.barrier_in_general(name),
         }
-        self.barrier_in_general(name)
+    }
+
+    /// A barrier of near members that has nothing else to do.
+    #[inline(always)]
+    fn barrier_at_once(
+        &self,
+        name: &'static str,
+        at: &'static Location<'static>,
+    ) -> Option<Result<()>> {
+        if calls::is_of_team() {
+            return None;
+        }
+        match self.barrier.pass_at_once(|| self.count_passed(name, at)) {
+            AtOnce::Passed => Some(Ok(())),
+            AtOnce::Arrived => {
+                Some(self.collective_after_all(name, at, || self.barrier.go_on_passing()))
+            }
+            AtOnce::Nothing => None,
+        }
     }
 
     #[inline(never)]
@@ -357,8 +380,11 @@ impl Team {
     /// surfaces, as it would end that call at this PE alone.
     #[track_caller]
     pub(crate) fn inner_barrier(&self) -> Result<()> {
-        let call = || self.count_call(|| self.pass_barrier());
-        self.pe.collective_call("Team::barrier", Location::caller(), call)
+        let name = "Team::barrier";
+        match self.barrier_at_once(name, Location::caller()) {
+            Some(passed) => passed,
+            None => self.making(name, || self.pass_barrier()),
+        }
     }
 
     #[inline(always)]
@@ -408,7 +434,7 @@ impl Team {
     /// [`Error::TooMany`], [`Error::PeerFailed`].
     #[track_caller]
     pub fn new_barrier(&self) -> Result<Barrier> {
-        self.collective("Team::new_barrier", || {
+        self.making("Team::new_barrier", || {
             let allowed = Algorithm::forced(self.len());
             let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
             let ended = slot.ended(&self.members);
@@ -440,7 +466,7 @@ impl Team {
     /// of one list name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
     #[track_caller]
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
-        self.collective("Team::team", || {
+        self.making("Team::team", || {
             let named = pes.contains(&self.pe.me());
             let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
             let slot = self.agree(

@@ -46,6 +46,14 @@ pub fn of_team<R>(team: &Team, f: impl FnOnce() -> R) -> R {
     team.of_call(f)
 }
 
+/// The error of an earlier write, at the end of a collective call.
+///
+/// # Errors
+/// That error.
+pub fn surface(team: &Team) -> Result<()> {
+    Ok(team.pe().surface_if_far()?)
+}
+
 /// The segments of a job, addressed by bytes. Made by [`Job::segment`].
 pub struct Segment {
     pe: Arc<Pe>,

@@ -13,12 +13,11 @@
 
 use crate::calls::collective::{
     alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in,
-    place, root,
+    place, root, whole,
 };
 use crate::calls::operation::Operator;
 use crate::state::lock::lock;
 use crate::state::{State, die, get, or_die};
-use memonet_core::unstable::segment::of_team;
 use memonet_core::{Broadcast, Destinations, Goal, Team};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
@@ -65,7 +64,7 @@ fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, St
 /// Calls `f` with the team of a set. A PE outside of the set does nothing, because libraries for
 /// which such programs were written did nothing; a message says so once.
 fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
-    let f = |team: &Team| of_team(team, || f(team));
+    let f = |team: &Team| whole(call, team, || f(team));
     let (start, log_stride, size) = set;
     // The stride means nothing in a set of one PE.
     let log_stride = if size == 1 { log_stride.min(0) } else { log_stride };

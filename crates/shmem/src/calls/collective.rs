@@ -3,7 +3,7 @@
 use crate::calls::operation::Operator;
 use crate::state::handle::Team;
 use crate::state::{State, bytes, die, get, or_die};
-use memonet_core::unstable::segment::of_team;
+use memonet_core::unstable::segment::{of_team, surface};
 use memonet_core::{Broadcast, Destinations, Error, Goal, SymmetricRange};
 use std::ffi::c_int;
 
@@ -25,8 +25,14 @@ fn with(call: &'static str, team: Team, f: impl FnOnce(&State, &memonet_core::Te
         return -1;
     }
     let team = state.team(call, team);
-    of_team(team, || f(state, team));
+    whole(call, team, || f(state, team));
     0
+}
+
+/// A collective call of a team, at whose end the error of an earlier put ends the job.
+pub fn whole(call: &'static str, team: &memonet_core::Team, f: impl FnOnce()) {
+    of_team(team, f);
+    or_die(call, surface(team));
 }
 
 pub unsafe fn sync(call: &'static str, team: Team) -> c_int {

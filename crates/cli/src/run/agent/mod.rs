@@ -73,9 +73,11 @@ fn serve(line: &mut Line, signals: Signals, guard: Guard) -> Result<bool> {
 fn await_order(line: &mut Line) -> Result<Option<Order>> {
     loop {
         let pass = line.pass(None)?;
-        match pass.messages.into_iter().next() {
+        let mut messages = pass.messages.into_iter();
+        match messages.next() {
             Some(ToAgent::Job { order }) => {
                 line.heartbeat = order.heartbeat;
+                line.hold(messages);
                 return Ok(Some(order));
             }
             Some(_) => return Ok(None),

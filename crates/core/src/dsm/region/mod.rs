@@ -365,13 +365,15 @@ impl<T: Plain> Region<T> {
         self.pe.waiting_call("Region::barrier", None, || {
             // A PE that found a race still meets the others, which would wait for it.
             let raced = self.release();
-            self.world.inner_barrier()?;
+            if let Err(error) = self.world.inner_barrier() {
+                return self.pe.first_error(Err(error), raced);
+            }
             let acquired = self.acquire();
             if self.check.is_some() {
                 // Writes after this barrier come after every PE's acquire.
                 self.world.inner_barrier()?;
             }
-            raced.and(acquired)?;
+            self.pe.first_error(raced, acquired)?;
             Ok(self.pe.surface_if_far()?)
         })
     }

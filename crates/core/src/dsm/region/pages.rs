@@ -186,7 +186,10 @@ impl<T: Plain> Region<T> {
             }
         }
         // I2
-        released = released.and(self.pe.fence().map_err(|error| *error));
+        if let Err(error) = self.pe.fence() {
+            released = released.and(Err(*error));
+            changed.clear();
+        }
         for &(page, home) in &changed {
             let version = self.pe.route(home, self.version_at(page));
             let signalled = version.signal(&self.pe, home, SignalOp::Add, 1);

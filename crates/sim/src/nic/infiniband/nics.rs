@@ -469,11 +469,11 @@ fn patience_of(
     Ok(Some(patience))
 }
 
-/// The least time that a full packet to the last node and its acknowledgement take.
+/// The least time from when a full packet has left for the last node to its acknowledgement.
 fn there_and_back(network: &Network, is: &Parameters) -> Ps {
     let last = Node(network.nodes() - 1);
     let switches = network.way(Node(0), last).map_or(1, |way| way.len() as u64);
     let bytes = is.packet as u64 + 2 * u64::from(is.header);
     let delays = network.delay * (switches + 1) + network.switch_delay() * switches;
-    (is.swif_send + is.swif_receive + delays) * 2 + is.link_rate.time(bytes)
+    delays * 2 + is.swif_receive + is.swif_send + is.link_rate.time(bytes)
 }
