@@ -1,6 +1,6 @@
 //! Errors of far writes whose call has returned. The next quiet reports them, or the end of the
-//! next collective call of the program that makes nothing. A call that meets others more than once reports none in
-//! between: the others would wait for this PE.
+//! next collective call of the program that makes nothing. A call that meets others more than once
+//! reports none in between: the others would wait for this PE.
 
 use crate::base::error::{Error, Quick};
 use crate::base::lock;
