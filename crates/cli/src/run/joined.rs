@@ -50,14 +50,14 @@ pub fn find(pid: i32, wrapper: Pid) -> Found {
     }
 }
 
-/// Whether a wrapper passes signals on: `timeout` and scripts with traps catch SIGTERM, and the
-/// inits of containers block it and wait for it. A shell that only waits does neither.
-pub fn passes_on(wrapper: i32) -> bool {
-    let has = |name| {
-        let set = status_of(wrapper, name)?;
-        Some(u64::from_str_radix(set.trim(), 16).ok()? >> (Signal::TERM.as_raw() - 1) & 1 == 1)
-    };
-    ["SigCgt:", "SigBlk:"].into_iter().any(|name| has(name) == Some(true))
+/// Whether a wrapper passes a signal on: `timeout` and scripts with traps catch it and SIGTERM, and
+/// the inits of containers block both and wait for them. A shell that only waits for its program
+/// catches SIGINT alone.
+pub fn passes_on(wrapper: i32, signal: Signal) -> bool {
+    let set = |name| u64::from_str_radix(status_of(wrapper, name)?.trim(), 16).ok();
+    let [caught, blocked] = ["SigCgt:", "SigBlk:"].map(|name| set(name).unwrap_or(0));
+    let has = |signal: Signal| (caught | blocked) >> (signal.as_raw() - 1) & 1 == 1;
+    has(Signal::TERM) && has(signal)
 }
 
 fn own_number(pid: i32) -> Option<i32> {

@@ -338,7 +338,7 @@ impl Processes {
         for one in &self.all {
             let Some(pidfd) = &one.pidfd else { continue };
             let started = one.pid.as_raw_pid();
-            let joined = one.joined.as_ref().filter(|_| !joined::passes_on(started));
+            let joined = one.joined.as_ref().filter(|_| !joined::passes_on(started, signal));
             let joined = joined.map(|joined| (joined.pid, &joined.pidfd));
             send_to([(started, pidfd)].into_iter().chain(joined), signal, &whom);
         }
