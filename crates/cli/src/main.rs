@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
+use tell::tell;
 
 mod bench;
 mod chart;
@@ -11,8 +12,10 @@ mod doctor;
 mod machines;
 mod manual;
 mod reproduce;
+mod results;
 mod run;
 mod shared_file;
+mod tell;
 mod unpoisoned;
 
 /// Parallel programs whose sends are stores
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
         }
     });
     result.unwrap_or_else(|error| {
-        eprintln!("memonet: {error:#}");
+        tell(format_args!("{error:#}"));
         run::exit_code(&error)
     })
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Ended, pe, run};
+use common::{Ended, command, pe, run, wait};
 use serde_json::Value;
 
 /// Operations and bytes that the program `count` of `pe` makes on each PE.
@@ -149,4 +149,55 @@ fn only_a_file_of_records_is_taken() {
         assert_eq!(ended.status, 42, "{value}: {ended:?}");
         assert!(ended.stderr.contains("MEMONET_RECORD_FD"), "{value}: {ended:?}");
     }
+}
+
+/// A report that cannot be written is told, and takes nothing else with it: neither other reports
+/// nor the job's exit status.
+#[test]
+fn a_report_that_cannot_be_written_is_told_beside_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json");
+    let ended = run(&[
+        "-n",
+        "1",
+        "--stats",
+        "json:/dev/full",
+        "--trace",
+        trace.to_str().unwrap(),
+        &pe(),
+        "die",
+        "exit",
+    ]);
+    assert_eq!(ended.status, 3, "{ended:?}");
+    assert!(ended.stderr.contains("cannot write the statistics to /dev/full"), "{ended:?}");
+    let timeline = std::fs::read_to_string(&trace).unwrap();
+    serde_json::from_str::<Value>(&timeline).expect("a timeline");
+}
+
+/// Nobody reads standard error.
+#[test]
+fn a_table_that_nobody_reads_keeps_no_file_from_being_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stats.json");
+    let form = format!("json:{}", file.display());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let (mut command, _, _folder) =
+        command(&["-n", "1", "--stats", "--stats", &form, &pe(), "twice"]);
+    let mut launcher = command.stderr(writer).spawn().unwrap();
+    drop(command);
+    assert_eq!(wait(&mut launcher).code(), Some(1), "the table is lost");
+    let stats = std::fs::read_to_string(&file).unwrap();
+    serde_json::from_str::<Value>(&stats).expect("JSON");
+}
+
+/// A job that does not start leaves what an earlier one has left.
+#[test]
+fn old_reports_stay_until_there_are_new_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stats.json");
+    std::fs::write(&file, "of another job").unwrap();
+    let form = format!("json:{}", file.display());
+    assert_eq!(run(&["-n", "1", "--stats", &form, "no-such-program"]).status, 127);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "of another job");
 }

@@ -173,6 +173,26 @@ fn arrivals_lead_to_the_waits_that_they_end() {
     }
 }
 
+/// A team that comes after another one in its slot has calls of its own.
+#[test]
+fn calls_of_teams_that_follow_each_other_have_arrows() {
+    const TEAMS: usize = 3;
+    let timeline = drawn_of(|job| {
+        for _ in 0..TEAMS {
+            let team = job.world().team(&[0, 1, 2])?.expect("all are in it");
+            come_late(job);
+            team.barrier()?;
+        }
+        Ok(())
+    });
+    let arrows = arrows(&timeline);
+    for pe in [0, 2] {
+        let arrow = format!("PE 1 Team::barrier -> PE {pe} ");
+        let found = arrows.iter().filter(|each| each.starts_with(&arrow)).count();
+        assert_eq!(found, TEAMS, "{arrows:#?}");
+    }
+}
+
 /// Words of restricted windows are known wherever they are mapped.
 #[test]
 fn waits_for_words_of_restricted_windows_have_arrows() {

@@ -35,7 +35,8 @@ struct Host {
     child: Child,
     /// Dropped at the end: that ends the other end.
     to: Option<ChildStdin>,
-    from: Receiver<Result<Option<FromHost>>>,
+    /// What it has said, and when.
+    from: Receiver<(Instant, Result<Option<FromHost>>)>,
     errors: Option<JoinHandle<String>>,
     called: Instant,
     answered: Duration,
@@ -112,7 +113,7 @@ impl Host {
                 let heard = hear(&mut output);
                 let goes_on = matches!(heard, Ok(Some(_)));
                 // The doctor may be satisfied before.
-                if sender.send(heard).is_err() || !goes_on {
+                if sender.send((Instant::now(), heard)).is_err() || !goes_on {
                     return;
                 }
             }
@@ -149,20 +150,27 @@ impl Host {
 
     /// The answer, or `None` where the host is lost.
     fn answer(&mut self, limit: Duration) -> Option<FromHost> {
+        self.answer_at(limit).map(|(_, answer)| answer)
+    }
+
+    /// The answer, and when it came.
+    fn answer_at(&mut self, limit: Duration) -> Option<(Instant, FromHost)> {
         if self.lost.is_some() {
             return None;
         }
         let why = match self.from.recv_timeout(limit) {
-            Ok(Ok(Some(FromHost::Failed(why)))) => {
+            Ok((_, Ok(Some(FromHost::Failed(why))))) => {
                 (why, "see the message; `memonet doctor` on that host may say more".to_owned())
             }
-            Ok(Ok(Some(message))) => return Some(message),
+            Ok((at, Ok(Some(message)))) => return Some((at, message)),
             Err(RecvTimeoutError::Timeout) => {
                 let fix = format!("see whether `{}` returns at once", self.example());
                 (format!("no answer within {limit:?}"), fix)
             }
-            Ok(Err(error)) => (format!("{error:#}"), "install one version on all hosts".into()),
-            Ok(Ok(None)) | Err(RecvTimeoutError::Disconnected) => self.why_ended(),
+            Ok((_, Err(error))) => {
+                (format!("{error:#}"), "install one version on all hosts".into())
+            }
+            Ok((_, Ok(None))) | Err(RecvTimeoutError::Disconnected) => self.why_ended(),
         };
         self.lose(why);
         None
@@ -170,8 +178,9 @@ impl Host {
 
     /// Whether the call was answered.
     fn greets(&mut self) -> bool {
-        let answer = self.answer(CALL);
-        self.answered = self.called.elapsed();
+        let answer = self.answer_at(CALL);
+        // Others may have been heard before, for long.
+        self.answered = answer.as_ref().map_or(self.called.elapsed(), |(at, _)| *at - self.called);
         answer.is_some()
     }
 

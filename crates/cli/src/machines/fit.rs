@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use memonet_sim::Machine;
 
 use crate::bench::{self, Measured};
+use crate::results::Results;
 
 /// The measured rows, by their ids in the bench.
 const ROUND_TRIP: &str = "pingpong.8";
@@ -48,21 +49,23 @@ struct Figures {
 /// Measures, and writes the file.
 pub fn fit(mut out: impl Write, path: Option<&Path>, quick: bool) -> Result<()> {
     // Before the measurement, which takes long: a wrong name is reported at once.
+    let mut results = None;
     if let Some(path) = path {
         let named = path.extension().is_some_and(|ending| ending == "toml");
         ensure!(named, "{} does not end in .toml, as machine files do", path.display());
-        std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
+        let open = Results::open(path);
+        results = Some(open.with_context(|| format!("cannot write {}", path.display()))?);
     }
     let (machine, rows) = bench::measure_rows(&[ROUND_TRIP, STORES, FETCH_ADD, GET, BLOCK], quick)?;
     let when = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let text = file(&Figures::of(&machine, &when, &rows)?);
     // A file that is no machine must not be written.
     Machine::parse("fitted", &text, None).context("the measured figures make no valid machine")?;
-    match path {
+    match path.zip(results) {
         None => out.write_all(text.as_bytes())?,
-        Some(path) => {
-            std::fs::write(path, text)
-                .with_context(|| format!("cannot write {}", path.display()))?;
+        Some((path, results)) => {
+            let written = results.begin().and_then(|mut file| file.write_all(text.as_bytes()));
+            written.with_context(|| format!("cannot write {}", path.display()))?;
             writeln!(out, "written: {}, which `memonet machines show` explains", path.display())?;
         }
     }

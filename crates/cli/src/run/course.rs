@@ -16,6 +16,7 @@ use super::report::{self, Followers, Hints, exit_status};
 use super::source::{Source, Target};
 use super::spec::Options;
 use super::writer::{Shared, Writer};
+use crate::tell::tell;
 
 /// Exit status of a job that took too long, as that of `timeout`.
 const TIMED_OUT: u8 = 124;
@@ -363,7 +364,16 @@ impl Outcome {
     /// The outcome, once the last output was written.
     pub fn after(mut self, output: &Shared) -> Outcome {
         if let Some(lost) = output.lost() {
-            eprintln!("memonet: {lost}");
+            tell(lost);
+            self.status = self.status.max(1);
+        }
+        self
+    }
+
+    /// The outcome, once a report of the job was written.
+    pub fn reported(mut self, written: anyhow::Result<()>) -> Outcome {
+        if let Err(error) = written {
+            tell(format_args!("{error:#}"));
             self.status = self.status.max(1);
         }
         self

@@ -44,6 +44,8 @@ pub struct LastWords {
     line: Vec<u8>,
     /// Whether that line has ended, so that further output begins a new one.
     finished: bool,
+    /// A carriage return has come last: what follows in the line replaces it, as in progress bars.
+    returned: bool,
     message: Vec<String>,
     /// The message before it, in case the new one turns out to be its consequence.
     earlier: Vec<String>,
@@ -62,10 +64,16 @@ impl LastWords {
                 self.line.clear();
             }
             let body = piece.strip_suffix(b"\n").unwrap_or(piece);
-            let room = LINE.saturating_sub(self.line.len());
-            self.line.extend_from_slice(&body[..body.len().min(room)]);
+            for (number, part) in body.split(|&byte| byte == b'\r').enumerate() {
+                self.returned |= number > 0;
+                if !part.is_empty() && std::mem::take(&mut self.returned) {
+                    self.line.clear();
+                }
+                let room = LINE.saturating_sub(self.line.len());
+                self.line.extend_from_slice(&part[..part.len().min(room)]);
+            }
             if body.len() < piece.len() {
-                self.finished = true;
+                (self.finished, self.returned) = (true, false);
                 self.end_line();
             }
         }
@@ -183,7 +191,11 @@ fn is_indented(line: &[u8]) -> bool {
 }
 
 fn text(line: &[u8]) -> String {
-    let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
+    let text = String::from_utf8_lossy(line);
+    // Colours and moves of the cursor would spoil the report.
+    let text = anstream::adapter::strip_str(&text).to_string();
+    let plain = |letter: &char| *letter == '\t' || !letter.is_control();
+    let mut text = text.chars().filter(plain).collect::<String>().trim_end().to_owned();
     if line.len() >= LINE {
         text.push_str("...");
     }
@@ -304,6 +316,11 @@ mod tests {
         assert_eq!(words.last_line(), Some(("b".into(), false)));
         words.take(&[b'x'; 1000]);
         assert_eq!(words.last_line().unwrap().0.len(), LINE + "...".len());
+        words.take(b"\n  0%\r 50%\r");
+        words.take(b"\x1b[A\x1b[31m100%\x1b[0m");
+        assert_eq!(words.last_line(), Some(("100%".into(), false)));
+        words.take(b"\r\n");
+        assert_eq!(words.last_line(), Some(("100%".into(), true)));
         words.take(b"\n\n");
         assert_eq!(words.last_line(), Some((String::new(), true)));
         assert_eq!(words.message(true), None);

@@ -215,7 +215,8 @@ fn start_here(spec: Spec) -> Result<Outcome> {
     }
     if let Some(forms) = forms {
         let machine = report.as_ref().map(machine::Report::text);
-        forms.write(&stats::Report::new(npes, records.read()?, machine))?;
+        let told = records.read().map(|told| stats::Report::new(npes, told, machine));
+        outcome = outcome.reported(told.and_then(|told| forms.write(&told)));
     }
     Ok(outcome)
 }

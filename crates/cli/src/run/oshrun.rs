@@ -14,6 +14,7 @@ use super::hosts::list::{self, Host};
 use super::spec::{ALL, Bind, Options, Program, Spec};
 use super::stats::Form;
 use super::values::{events, name_and_value, pes, seconds};
+use crate::tell::tell;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -378,7 +379,7 @@ impl Reader {
     fn say_ignored(&self) {
         if self.options.verbose {
             for option in &self.ignored {
-                eprintln!("memonet: {option} has no meaning here and is ignored");
+                tell(format_args!("{option} has no meaning here and is ignored"));
             }
         }
     }

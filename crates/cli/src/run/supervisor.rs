@@ -299,7 +299,9 @@ impl Supervisor {
         }
         let now = Instant::now();
         let Some(question) = &mut self.question else { return };
-        let records = self.records.as_deref().map(Records::file);
+        // A machine's time is not this one's.
+        let records = self.records.as_deref().filter(|_| self.simulation.is_none());
+        let records = records.map(Records::file);
         let Some((mut answers, mut window)) = question.answers(&self.processes, records, now)
         else {
             return;

@@ -9,7 +9,6 @@
 
 mod hosts;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -22,6 +21,8 @@ use memonet_trace::program::{self, Clock, Drawn, Source};
 
 use super::course::{Fates, Outcome};
 use super::spec::Options;
+use crate::results::Results;
+use crate::tell::tell;
 pub use hosts::OfHosts;
 
 /// The most events of a PE, unless the user says otherwise.
@@ -41,14 +42,14 @@ pub fn bytes_for(options: &Options, pes: usize) -> u64 {
 /// The timeline that is asked for.
 pub struct Trace {
     path: PathBuf,
-    file: File,
+    file: Results,
 }
 
 impl Trace {
-    /// Creates the file, if one is asked for: what cannot be written is refused before the start.
+    /// Opens the file, if one is asked for: what cannot be written is refused before the start.
     pub fn begin(options: &Options) -> Result<Option<Trace>> {
         let Some(path) = &options.trace else { return Ok(None) };
-        let file = File::create(path)
+        let file = Results::open(path)
             .with_context(|| format!("cannot write the trace to {}", path.display()))?;
         Ok(Some(Trace { path: path.clone(), file }))
     }
@@ -79,7 +80,7 @@ impl Trace {
         let written = sources
             .collect::<Result<Vec<_>>>()
             .and_then(|sources| self.write(&sources, stages, &about));
-        after(written, outcome)
+        outcome.reported(written)
     }
 
     /// Writes the timeline, and says what it lacks.
@@ -89,13 +90,15 @@ impl Trace {
         stages: Option<&Recorder>,
         about: &[Argument<'_>],
     ) -> Result<()> {
-        let drawn = draw(BufWriter::new(self.file), sources, stages, about)
-            .with_context(|| format!("cannot write the trace to {}", self.path.display()))?;
+        let file = self.file.begin();
+        let drawn = file.and_then(|file| draw(BufWriter::new(file), sources, stages, about));
+        let drawn =
+            drawn.with_context(|| format!("cannot write the trace to {}", self.path.display()))?;
         for (pe, kept, missing) in drawn.missing {
-            eprintln!(
-                "memonet: the trace has the first {kept} events of PE {pe}, and lacks {missing}. `--trace-events {}` keeps all",
+            tell(format_args!(
+                "the trace has the first {kept} events of PE {pe}, and lacks {missing}. `--trace-events {}` keeps all",
                 kept + missing
-            );
+            ));
         }
         Ok(())
     }
@@ -120,13 +123,4 @@ fn draw(
     all.extend_from_slice(about);
     timeline.end(&all)?;
     Ok(drawn)
-}
-
-/// The outcome of a job, once its timeline was written.
-fn after(written: Result<()>, mut outcome: Outcome) -> Outcome {
-    if let Err(error) = written {
-        eprintln!("memonet: {error:#}");
-        outcome.status = outcome.status.max(1);
-    }
-    outcome
 }

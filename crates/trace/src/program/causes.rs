@@ -15,7 +15,7 @@ use std::io;
 
 use memonet_core::Cmp;
 use memonet_core::unstable::recorder::Kind;
-use memonet_core::unstable::recorder::events::{Deed, Event, Sort, TextId};
+use memonet_core::unstable::recorder::events::{Deed, Event, Sort};
 
 use super::source::{Source, unreadable};
 
@@ -105,7 +105,7 @@ struct Member {
 
 /// How many meetings of each sort a PE has come to.
 #[derive(Default)]
-struct Passed(HashMap<(u32, TextId, bool), u64>);
+struct Passed(HashMap<(u32, String, bool), u64>);
 
 impl Passed {
     /// The meeting to which an event belongs, and whether the PE comes to it by this event.
@@ -117,9 +117,10 @@ impl Passed {
             Deed::Phase { slot, members, arrives } => (slot, members, true, arrives),
             _ => return None,
         };
-        let passed = self.0.entry((slot, members, is_phase)).or_default();
-        *passed += u64::from(comes);
+        // Not by the text's number: a team that comes after another one in its slot has its own.
         let members = source.events.text(members).unwrap_or_default();
+        let passed = self.0.entry((slot, members.clone(), is_phase)).or_default();
+        *passed += u64::from(comes);
         // A wait for a phase at which no event arrives.
         let number = passed.checked_sub(1)?;
         Some((Meeting { slot, members, is_phase, number }, comes))

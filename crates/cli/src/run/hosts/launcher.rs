@@ -163,10 +163,10 @@ impl Launcher {
         let trace = self.trace.take().filter(|_| has_started);
         let fates = self.course.take_fates();
         drop(self);
+        let mut outcome = outcome.after(&output);
         if let Some((forms, report)) = stats {
-            forms.write(&report)?;
+            outcome = outcome.reported(forms.write(&report));
         }
-        let outcome = outcome.after(&output);
         Ok(trace.map_or(outcome, |trace| trace.write(fates, outcome)))
     }
 
@@ -340,7 +340,7 @@ impl Launcher {
             }
             ToLauncher::Events { pe, at: place, bytes } => {
                 let pe = self.pe_of(at, pe)?;
-                if let Some(trace) = &self.trace {
+                if let Some(trace) = &mut self.trace {
                     trace.receive(at, pe, place, &bytes.0)?;
                 }
             }

@@ -9,7 +9,6 @@ mod html;
 mod model;
 mod table;
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,6 +16,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use memonet_core::unstable::recorder::file::RecordFile;
 pub use model::{PeStats, Report};
+
+use crate::results::Results;
 
 /// A form of the statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +45,17 @@ impl Form {
     }
 
     /// Writes it: a table on standard error, everything else into its file.
-    fn write(&self, file: Option<File>, report: &Report) -> Result<()> {
+    fn write(&self, file: Option<Results>, report: &Report) -> Result<()> {
         let (text, path) = match self {
             Form::Table => {
-                eprint!("{}", table::table(report));
-                return Ok(());
+                return std::io::stderr()
+                    .write_all(table::table(report).as_bytes())
+                    .context("cannot write the statistics to standard error");
             }
             Form::Json(path) => (report.json()? + "\n", path),
             Form::Html(path) => (html::page(report)?, path),
         };
-        file.map_or(Ok(()), |mut file| file.write_all(text.as_bytes()))
+        file.map_or(Ok(()), |file| file.begin()?.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write the statistics to {}", path.display()))
     }
 }
@@ -73,13 +75,13 @@ impl FromStr for Form {
 }
 
 /// The forms that the user wants, with their files.
-pub struct Forms(Vec<(Form, Option<File>)>);
+pub struct Forms(Vec<(Form, Option<Results>)>);
 
 impl Forms {
-    /// Makes the files, before anything runs. `None` where the user wants no statistics.
+    /// Opens the files, before anything runs. `None` where the user wants no statistics.
     pub fn open(forms: &[Form]) -> Result<Option<Forms>> {
         let create = |path: &Path| {
-            File::create(path)
+            Results::open(path)
                 .with_context(|| format!("cannot write the statistics to {}", path.display()))
         };
         let open = |form: &Form| Ok((form.clone(), form.file().map(create).transpose()?));

@@ -9,18 +9,22 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use memonet_core::Error;
 use memonet_core::unstable::recorder::file::RecordFile;
 use memonet_trace::program::{Clock, Source};
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::{Trace, after, bytes_for};
+use super::{Trace, bytes_for};
 use crate::run::course::{Fates, Outcome, monotonic_nanos};
 use crate::run::spec::Options;
+use crate::tell::tell;
 
 /// The timeline of a job on several hosts.
 pub struct OfHosts {
     trace: Trace,
     hosts: Vec<Host>,
+    /// Why events could not be kept.
+    failed: Option<Error>,
 }
 
 struct Host {
@@ -56,7 +60,7 @@ impl Trace {
             Ok(Host { name, first, count, records, answers: Vec::new(), finished: false })
         };
         let hosts = hosts.into_iter().map(host).collect::<Result<_>>()?;
-        Ok(OfHosts { trace: self, hosts })
+        Ok(OfHosts { trace: self, hosts, failed: None })
     }
 }
 
@@ -78,9 +82,17 @@ impl OfHosts {
         self.hosts[host].answers.push(Answer { sent, round_trip, here });
     }
 
-    /// Takes a part of the events of a PE.
-    pub fn receive(&self, host: usize, pe: usize, at: u64, bytes: &[u8]) -> Result<()> {
-        Ok(self.hosts[host].records.receive(pe, at, bytes)?)
+    /// Takes a part of the events of a PE. Where this host has no room for it, the timeline cannot
+    /// be written.
+    pub fn receive(&mut self, host: usize, pe: usize, at: u64, bytes: &[u8]) -> Result<()> {
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        match self.hosts[host].records.receive(pe, at, bytes) {
+            Err(error @ Error::System { .. }) => self.failed = Some(error),
+            received => received?,
+        }
+        Ok(())
     }
 
     /// All of a host has come.
@@ -90,14 +102,18 @@ impl OfHosts {
 
     /// Writes the timeline. Gives the job's outcome, which is a failure where that cannot be.
     pub fn write(self, mut fates: Fates, outcome: Outcome) -> Outcome {
-        let OfHosts { trace, hosts } = self;
+        let OfHosts { trace, hosts, failed } = self;
+        if let Some(error) = failed {
+            let why = format!("cannot keep the events for the trace {}", trace.path.display());
+            return outcome.reported(Err(anyhow::Error::from(error).context(why)));
+        }
         for host in hosts.iter().filter(|host| !host.finished) {
-            eprintln!(
-                "memonet: the trace lacks events of PE {} to {}: {} was lost",
+            tell(format_args!(
+                "the trace lacks events of PE {} to {}: {} was lost",
                 host.first,
                 host.first + host.count - 1,
                 host.name
-            );
+            ));
         }
         let clocks: Vec<Clock> = hosts.iter().map(|host| clock(&host.answers)).collect();
         // Perfetto shows names, and nothing of what stands beside the events.
@@ -119,11 +135,11 @@ impl OfHosts {
                 match host.records.events(pe) {
                     Ok(Some(events)) => sources.push(Source { pe, events, clock, ended, group }),
                     Ok(None) => {}
-                    Err(error) => return after(Err(error.into()), outcome),
+                    Err(error) => return outcome.reported(Err(error.into())),
                 }
             }
         }
-        after(trace.write(&sources, None, &about), outcome)
+        outcome.reported(trace.write(&sources, None, &about))
     }
 }
 
