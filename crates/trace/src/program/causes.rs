@@ -17,6 +17,7 @@ use memonet_core::Cmp;
 use memonet_core::unstable::recorder::Kind;
 use memonet_core::unstable::recorder::events::{Deed, Event, Sort};
 
+use super::firsts::{Firsts, signed};
 use super::source::{Source, unreadable};
 
 /// An event, by the place of its PE's source and its number there.
@@ -316,8 +317,13 @@ pub(super) fn orders(sources: &[Source<'_>], slack: u64) -> io::Result<Vec<Order
     let mut first: BTreeMap<Key, (&Wait, &Written)> = BTreeMap::new();
     for (word, waits) in &waits {
         let Some(writes) = writes.get(word) else { continue };
+        let values = || writes.iter().map(|write| write.value);
+        let mut firsts: HashMap<u64, Firsts> = HashMap::new();
         for wait in waits {
-            let Some(write) = writes.iter().find(|write| wait.may_end_by(write)) else { continue };
+            let of_size = firsts.entry(wait.bytes);
+            let of_size = of_size.or_insert_with(|| Firsts::new(values(), wait.bytes));
+            let Some(number) = of_size.first(wait.cmp, wait.value) else { continue };
+            let write = &writes[number];
             let known = first.entry(wait.by).or_insert((wait, write));
             if write.start < known.1.start {
                 *known = (wait, write);
@@ -351,10 +357,7 @@ impl Wait {
     /// Whether a value may end the wait. Order is that of unsigned or of signed numbers: the word
     /// does not say which.
     fn holds(&self, value: u64) -> bool {
-        let signed = |bits: u64| {
-            let unused = 64 - 8 * self.bytes.clamp(1, 8) as u32;
-            (bits << unused) as i64 >> unused
-        };
-        self.cmp.holds(value, self.value) || self.cmp.holds(signed(value), signed(self.value))
+        let [there, wanted] = [value, self.value].map(|bits| signed(bits, self.bytes));
+        self.cmp.holds(value, self.value) || self.cmp.holds(there, wanted)
     }
 }

@@ -17,6 +17,7 @@
 
 mod agreed;
 mod causes;
+mod firsts;
 mod source;
 mod tracks;
 
