@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use common::{
-    broken, command, has, pe, pes, run, send, start, start_with, state, until, usual_signals, wait,
+    broken, command, has, has_entry, pe, pes, run, send, start, start_with, state, until,
+    usual_signals, wait,
 };
 use rustix::process::Signal;
 
@@ -501,7 +502,8 @@ fn a_blocked_output_does_not_block_the_launcher() {
     wait_for_traps(folder.path());
     // Until the pipe, and all that the launcher is willing to keep, is full: the writer then sleeps
     // in its write.
-    let writer = *pes(launcher.id() as i32).iter().min().unwrap();
+    let is_writer = |&pid: &i32| has_entry(pid, "\0MEMONET_PE=0\0");
+    let writer = pes(launcher.id() as i32).into_iter().find(is_writer).unwrap();
     let blocked = || {
         std::fs::read_to_string(format!("/proc/{writer}/wchan"))
             .is_ok_and(|place| place.contains("pipe_w"))

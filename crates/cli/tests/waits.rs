@@ -276,7 +276,8 @@ fn a_host_that_does_not_answer_is_told() {
     let words = |pid: i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut agents = common::children(job.pid());
     agents.retain(|&pid| words(pid).ends_with(b"memonet\0agent\0"));
-    let agent = *agents.iter().max().unwrap();
+    let has_pe = |&pid: &i32| common::has_entry(pid, "\0MEMONET_PE=2\0");
+    let agent = agents.into_iter().find(|&agent| common::pes(agent).iter().any(has_pe)).unwrap();
     send(agent, Signal::STOP);
     send(job.pid(), Signal::QUIT);
     std::thread::sleep(Duration::from_secs(4));

@@ -261,7 +261,8 @@ pub fn marked(mark: &str) -> Vec<i32> {
     processes().into_iter().filter(|&pid| has_entry(pid, &entry)).collect()
 }
 
-fn has_entry(pid: i32, entry: &str) -> bool {
+/// Whether a process was started with an entry of its environment.
+pub fn has_entry(pid: i32, entry: &str) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.windows(entry.len()).any(|window| window == entry.as_bytes())
 }
