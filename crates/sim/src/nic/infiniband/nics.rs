@@ -459,14 +459,25 @@ fn patience_of(
     if !nic.has("retransmit") {
         return Ok(None);
     }
-    let (patience, least) = (nic.time_not_zero("retransmit")?, there_and_back(network, is));
-    if patience < least {
+    let patience = nic.time_not_zero("retransmit")?;
+    let (busy, least) = (busy_with_a_packet(is), there_and_back(network, is));
+    if patience < busy || patience * MOST_IN_VAIN < least {
         let problem = format!(
-            "is {patience}, and a packet and its acknowledgement take {least}: each would be sent again in vain, and more and more fill the links; make it longer"
+            "is {patience}, and a packet keeps a link or the core logic busy for {busy}, and is acknowledged after {least}: it would be sent again in vain until nothing else gets through; make it longer"
         );
         return Err(nic.error("retransmit", problem));
     }
     Ok(Some(patience))
+}
+
+/// How often a packet may be sent again before it can have been acknowledged.
+const MOST_IN_VAIN: u64 = 16;
+
+/// How long a full packet keeps the slowest part busy: copies that come faster wait in line there.
+fn busy_with_a_packet(is: &Parameters) -> Ps {
+    let bytes = is.packet as u64 + u64::from(is.header);
+    let moved = is.cycle * bytes.div_ceil(is.width) + is.packet_gap;
+    moved.max(is.link_rate.time(bytes))
 }
 
 /// The least time from when a full packet has left for the last node to its acknowledgement.
