@@ -15,8 +15,9 @@ pub struct Results {
 impl Results {
     /// Opens a file, or makes it.
     pub fn open(path: &Path) -> io::Result<Results> {
-        // Standard output, for example, or a pipe.
-        let is_shared = path.starts_with("/dev") || path.starts_with("/proc");
+        // Standard output, for example. In /dev/shm lie files like any others.
+        let is_shared = (path.starts_with("/dev") && !path.starts_with("/dev/shm"))
+            || path.starts_with("/proc");
         let mut options = File::options();
         let options = options.write(true).create(true).append(is_shared).truncate(false);
         Ok(Results { file: options.open(path)?, is_shared })
@@ -38,14 +39,16 @@ mod tests {
 
     #[test]
     fn old_contents_stay_until_there_are_new_ones() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results");
-        std::fs::write(&path, "the old ones").unwrap();
-        drop(Results::open(&path).unwrap());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "the old ones");
-        Results::open(&path).unwrap().begin().unwrap().write_all(b"new").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        assert!(Results::open(&folder.path().join("none/results")).is_err());
+        let folders = [tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")];
+        for folder in folders.map(Result::unwrap) {
+            let path = folder.path().join("results");
+            std::fs::write(&path, "the old ones").unwrap();
+            drop(Results::open(&path).unwrap());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "the old ones");
+            Results::open(&path).unwrap().begin().unwrap().write_all(b"new").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+            assert!(Results::open(&folder.path().join("none/results")).is_err());
+        }
         Results::open(Path::new("/dev/null")).unwrap().begin().unwrap().write_all(b"x").unwrap();
     }
 }
