@@ -19,7 +19,7 @@ const MARK: &[u8] = b"\x01memonet control ";
 /// The longest version.
 const VERSION_BYTES: usize = 64;
 /// Raised with every change to the messages.
-const PROTOCOL: u32 = 7;
+const PROTOCOL: u32 = 8;
 
 /// The version that both ends must have.
 pub fn version() -> String {

@@ -168,9 +168,9 @@ pub enum ToLauncher {
     Clock { sent: u64, here: u64 },
     /// A part of the events of a PE, and where it begins among them.
     Events { pe: u32, at: u64, bytes: Bytes },
-    /// What a PE waits for.
-    Waits { waits: PeWaits },
-    /// Answers to the question of this number were given.
+    /// What a PE waits for: an answer to the question of this number.
+    Waits { question: u32, waits: PeWaits },
+    /// All answers to the question of this number were given.
     Asked { question: u32 },
     /// All has ended. Nothing follows.
     Finished {},
@@ -264,7 +264,7 @@ wire_enum!(ToLauncher {
     11 => Unreached { from, to },
     12 => Clock { sent, here },
     13 => Events { pe, at, bytes },
-    14 => Waits { waits },
+    14 => Waits { question, waits },
     15 => Asked { question },
 });
 
@@ -391,7 +391,8 @@ mod tests {
                 bytes
             }),
             any::<(u32, u32)>().prop_map(|(from, to)| ToLauncher::Unreached { from, to }),
-            pe_waits().prop_map(|waits| ToLauncher::Waits { waits }),
+            (any::<u32>(), pe_waits())
+                .prop_map(|(question, waits)| ToLauncher::Waits { question, waits }),
             any::<u32>().prop_map(|question| ToLauncher::Asked { question }),
             Just(ToLauncher::Finished {}),
         ]

@@ -161,7 +161,7 @@ impl<'a> Awaiting<'a> {
 }
 
 /// The purpose of a wait as plain data, which a PE can send to its machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Awaited {
     /// A word that any PE may write.
     Word,

@@ -57,7 +57,7 @@ pub struct Report {
 }
 
 /// Some PEs, in ascending order.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Pes {
     /// The PEs.
     pub all: Vec<usize>,

@@ -353,7 +353,7 @@ impl<'a> Watch<'a> {
             return;
         };
         for waits in answers.iter().filter_map(pack) {
-            self.line.send(&ToLauncher::Waits { waits });
+            self.line.send(&ToLauncher::Waits { question: *number, waits });
         }
         self.line.send(&ToLauncher::Asked { question: *number });
         self.question = None;

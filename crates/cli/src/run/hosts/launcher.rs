@@ -344,9 +344,9 @@ impl Launcher {
                     trace.receive(at, pe, place, &bytes.0)?;
                 }
             }
-            ToLauncher::Waits { waits } => {
+            ToLauncher::Waits { question, waits } => {
                 let pe = self.pe_of(at, waits.pe)?;
-                self.note_waits(pe, &waits);
+                self.note_waits(question, pe, &waits);
             }
             ToLauncher::Asked { question } => self.note_answered(at, question),
             ToLauncher::Finished {} => self.note_finished(at),

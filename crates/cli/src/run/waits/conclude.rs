@@ -21,19 +21,19 @@
 //!   because it seems to only wait, or because nobody has seen who has its lock and all PEs wait,
 //!   the deadlock is not certain, and is told as one that seems to be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use memonet_core::unstable::wait::Awaited;
 use memonet_core::unstable::wait::wording::{purpose, ranges};
 
-use super::absent::{Absent, absent, meets};
+use super::absent::{Absent, Meeting, Meetings};
 use super::answer::{Answer, Wait, has_lasted};
 
 /// What a wait needs to end.
-enum Needs {
+enum Needs<'a> {
     /// All of these go on.
-    All(Absent),
+    All { sure: &'a [usize], possible: &'a [usize] },
     /// One of these goes on.
     Any(Vec<usize>),
     /// One of these has the lock and goes on, or a thread of the library is about to hand it over.
@@ -42,21 +42,47 @@ enum Needs {
     Unknown,
 }
 
-fn needs(answers: &[Answer], pe: usize, wait: &Wait) -> Needs {
+/// All answers, and what the waits in each of them need.
+struct Known<'a> {
+    answers: &'a [Answer],
+    meetings: &'a Meetings,
+    needs: Vec<Vec<Needs<'a>>>,
+}
+
+impl<'a> Known<'a> {
+    fn new(answers: &'a [Answer], meetings: &'a Meetings) -> Known<'a> {
+        let of_answer = |(at, answer): (usize, &'a Answer)| {
+            let waits = answer.waits.iter().zip(meetings.at(at));
+            waits.map(|(wait, meeting)| needs(answers, answer.pe, wait, meeting)).collect()
+        };
+        let needs = answers.iter().enumerate().map(of_answer).collect();
+        Known { answers, meetings, needs }
+    }
+
+    /// The PEs that only wait, with what their waits need.
+    fn waiting(
+        &self,
+        window: Duration,
+        strict: bool,
+    ) -> impl Iterator<Item = (usize, &[Needs<'a>])> {
+        let all = self.answers.iter().zip(&self.needs);
+        all.filter(move |(answer, _)| answer.only_waits(window, strict))
+            .map(|(answer, needs)| (answer.pe, &needs[..]))
+    }
+}
+
+fn needs<'a>(answers: &'a [Answer], pe: usize, wait: &'a Wait, meeting: &'a Meeting) -> Needs<'a> {
+    let Absent { sure, possible } = &meeting.absent;
+    let everybody = || answers.iter().map(|answer| answer.pe);
     match wait.what {
-        Awaited::Barrier | Awaited::Step => Needs::All(absent(answers, pe, wait)),
+        Awaited::Barrier | Awaited::Step => Needs::All { sure, possible },
         Awaited::Lock if !wait.holders.all.is_empty() => {
-            Needs::All(Absent { sure: wait.holders.all.clone(), possible: Vec::new() })
+            Needs::All { sure: &wait.holders.all, possible: &[] }
         }
-        Awaited::Word => Needs::Any(
-            answers.iter().map(|answer| answer.pe).filter(|&other| other != pe).collect(),
-        ),
-        Awaited::WordOf | Awaited::Channel => {
-            let Absent { sure, possible } = absent(answers, pe, wait);
-            Needs::Any([sure, possible].concat())
-        }
+        Awaited::Word => Needs::Any(everybody().filter(|&other| other != pe).collect()),
+        Awaited::WordOf | Awaited::Channel => Needs::Any([&sure[..], possible].concat()),
         // Nobody has seen who has it.
-        Awaited::Lock => Needs::Holder(answers.iter().map(|answer| answer.pe).collect()),
+        Awaited::Lock => Needs::Holder(everybody().collect()),
         // Threads of the library answer for a PE, whatever its program does.
         Awaited::Leave | Awaited::Peer => Needs::Unknown,
     }
@@ -66,7 +92,7 @@ fn needs(answers: &[Answer], pe: usize, wait: &Wait) -> Needs {
 fn is_stuck(needs: &Needs, stuck: &BTreeSet<usize>, strict: bool) -> bool {
     let has = |pes: &[usize]| pes.iter().any(|pe| stuck.contains(pe));
     match needs {
-        Needs::All(Absent { sure, possible }) => has(sure) || !strict && has(possible),
+        Needs::All { sure, possible } => has(sure) || !strict && has(possible),
         Needs::Any(pes) => !pes.is_empty() && pes.iter().all(|pe| stuck.contains(pe)),
         Needs::Holder(pes) => !strict && pes.iter().all(|pe| stuck.contains(pe)),
         Needs::Unknown => false,
@@ -74,21 +100,14 @@ fn is_stuck(needs: &Needs, stuck: &BTreeSet<usize>, strict: bool) -> bool {
 }
 
 /// The PEs of a deadlock.
-fn deadlock(answers: &[Answer], window: Duration, strict: bool) -> BTreeSet<usize> {
-    let waiting: Vec<(usize, Vec<Needs>)> = answers
-        .iter()
-        .filter(|answer| answer.only_waits(window, strict))
-        .map(|answer| {
-            let needs = answer.waits.iter().map(|wait| needs(answers, answer.pe, wait));
-            (answer.pe, needs.collect())
-        })
-        .collect();
+fn deadlock(known: &Known, window: Duration, strict: bool) -> BTreeSet<usize> {
+    let waiting: Vec<_> = known.waiting(window, strict).collect();
     let mut stuck: BTreeSet<usize> = waiting.iter().map(|(pe, _)| *pe).collect();
     loop {
-        let goes_on = |(pe, needs): &&(usize, Vec<Needs>)| {
+        let goes_on = |(pe, needs): &&(usize, &[Needs])| {
             stuck.contains(pe) && !needs.iter().all(|needs| is_stuck(needs, &stuck, strict))
         };
-        let going: Vec<usize> = waiting.iter().filter(goes_on).map(|(pe, _)| *pe).collect();
+        let going: BTreeSet<usize> = waiting.iter().filter(goes_on).map(|(pe, _)| *pe).collect();
         if going.is_empty() {
             return stuck;
         }
@@ -97,12 +116,12 @@ fn deadlock(answers: &[Answer], window: Duration, strict: bool) -> BTreeSet<usiz
 }
 
 /// The one PE of a deadlock that a PE waits for, where it can be named.
-fn next(answers: &[Answer], pe: usize, stuck: &BTreeSet<usize>) -> Option<usize> {
-    let answer = answers.iter().find(|answer| answer.pe == pe)?;
-    let [wait] = &answer.waits[..] else { return None };
-    match needs(answers, pe, wait) {
-        Needs::All(Absent { sure, possible }) => {
-            sure.into_iter().chain(possible).find(|pe| stuck.contains(pe))
+fn next(known: &Known, pe: usize, stuck: &BTreeSet<usize>) -> Option<usize> {
+    let at = known.answers.iter().position(|answer| answer.pe == pe)?;
+    let [needs] = &known.needs[at][..] else { return None };
+    match needs {
+        Needs::All { sure, possible } => {
+            sure.iter().chain(*possible).copied().find(|pe| stuck.contains(pe))
         }
         Needs::Any(pes) if pes.len() == 1 => pes.first().copied(),
         Needs::Any(_) | Needs::Holder(_) | Needs::Unknown => None,
@@ -110,11 +129,11 @@ fn next(answers: &[Answer], pe: usize, stuck: &BTreeSet<usize>) -> Option<usize>
 }
 
 /// A circle of PEs, each of which waits for the next.
-fn circle(answers: &[Answer], stuck: &BTreeSet<usize>) -> Option<Vec<usize>> {
+fn circle(known: &Known, stuck: &BTreeSet<usize>) -> Option<Vec<usize>> {
     stuck.iter().find_map(|&first| {
         let mut path = vec![first];
         loop {
-            let next = next(answers, *path.last()?, stuck)?;
+            let next = next(known, *path.last()?, stuck)?;
             match path.iter().position(|&pe| pe == next) {
                 Some(at) => return Some(path.split_off(at)),
                 None => path.push(next),
@@ -127,17 +146,17 @@ fn names(pes: impl IntoIterator<Item = usize>) -> String {
     format!("PE {}", ranges(&mut pes.into_iter().collect::<Vec<_>>()))
 }
 
-fn describe_deadlock(answers: &[Answer], window: Duration) -> Option<String> {
-    let certain = deadlock(answers, window, true);
+fn describe_deadlock(known: &Known, window: Duration) -> Option<String> {
+    let certain = deadlock(known, window, true);
     let (stuck, certainly) = match certain.is_empty() {
         false => (certain, true),
-        true => (deadlock(answers, window, false), false),
+        true => (deadlock(known, window, false), false),
     };
     if stuck.is_empty() {
         return None;
     }
     let is = if certainly { "deadlock" } else { "this seems to be a deadlock" };
-    let circle = circle(answers, &stuck);
+    let circle = circle(known, &stuck);
     let mut text = match circle.as_deref() {
         Some(&[one]) => format!("{is}: PE {one} waits for itself"),
         Some(circle) => {
@@ -171,40 +190,33 @@ fn describe_deadlock(answers: &[Answer], window: Duration) -> Option<String> {
 }
 
 /// Which PEs are missing in which meeting.
-fn describe_meetings(answers: &[Answer], window: Duration) -> Vec<String> {
+fn describe_meetings(known: &Known, window: Duration) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut told: Vec<&Wait> = Vec::new();
-    for answer in answers {
-        for wait in &answer.waits {
-            if !matches!(wait.what, Awaited::Barrier | Awaited::Step)
-                || !has_lasted(wait, window)
-                || told.iter().any(|other| meets(other, wait) && meets(wait, other))
-            {
-                continue;
-            }
-            told.push(wait);
-            let here: Vec<&Answer> = answers
-                .iter()
-                .filter(|one| one.waits.iter().any(|its| meets(wait, its) && meets(its, wait)))
-                .collect();
-            let first = here.first().map_or(answer.pe, |first| first.pe);
-            let Absent { sure, possible } = absent(answers, first, wait);
-            let verb = if here.len() == 1 { "waits" } else { "wait" };
-            let place = purpose(wait, answers.len());
-            let place =
-                format!("{place}, for which {} {verb}", names(here.iter().map(|one| one.pe)));
-            let (absent, text) = match (sure.is_empty(), wait.what) {
-                (true, _) => (possible, ["is not in", "are not in"]),
-                (_, Awaited::Barrier) => (sure, ["has not come to", "have not come to"]),
-                _ => (sure, ["has not done its part of", "have not done their parts of"]),
-            };
-            if !absent.is_empty() {
-                let text = text[usize::from(absent.len() > 1)];
-                lines.push(format!("{} {text} {place}", names(absent)));
+    let mut told: HashSet<*const Meeting> = HashSet::new();
+    for (at, answer) in known.answers.iter().enumerate() {
+        for (wait, meeting) in answer.waits.iter().zip(known.meetings.at(at)) {
+            let is_meeting = matches!(wait.what, Awaited::Barrier | Awaited::Step);
+            if is_meeting && has_lasted(wait, window) && told.insert(meeting) {
+                lines.extend(describe_meeting(known, wait, meeting));
             }
         }
     }
     lines
+}
+
+/// Which PEs are missing in the meeting of a wait.
+fn describe_meeting(known: &Known, wait: &Wait, meeting: &Meeting) -> Option<String> {
+    let Meeting { pes, absent: Absent { sure, possible } } = meeting;
+    let verb = if pes.len() == 1 { "waits" } else { "wait" };
+    let place = purpose(wait, known.answers.len());
+    let place = format!("{place}, for which {} {verb}", names(pes.iter().copied()));
+    let (absent, text) = match (sure.is_empty(), wait.what) {
+        (true, _) => (possible, ["is not in", "are not in"]),
+        (_, Awaited::Barrier) => (sure, ["has not come to", "have not come to"]),
+        _ => (sure, ["has not done its part of", "have not done their parts of"]),
+    };
+    let text = text[usize::from(absent.len() > 1)];
+    (!absent.is_empty()).then(|| format!("{} {text} {place}", names(absent.iter().copied())))
 }
 
 /// What a collective call does, as far as its name tells: two of one team must do the same.
@@ -262,28 +274,25 @@ fn describe_mismatches(answers: &[Answer]) -> Vec<String> {
 
 /// The PE that all waits come down to, if there is no deadlock and one such PE. Unless `strict`,
 /// PEs that are elsewhere count as missing.
-fn root(answers: &[Answer], waiting: &[&Answer], strict: bool) -> Option<usize> {
+fn root(waiting: &[(usize, &[Needs])], strict: bool) -> Option<usize> {
     let mut roots = BTreeSet::new();
-    for answer in waiting {
-        for wait in &answer.waits {
-            match needs(answers, answer.pe, wait) {
-                Needs::All(Absent { sure, .. }) if strict => roots.extend(sure),
-                Needs::All(Absent { sure, possible }) => roots.extend([sure, possible].concat()),
-                Needs::Any(pes) if pes.len() == 1 => roots.extend(pes),
-                Needs::Any(_) | Needs::Holder(_) | Needs::Unknown => return None,
-            }
+    for needs in waiting.iter().flat_map(|(_, needs)| *needs) {
+        match needs {
+            Needs::All { sure, .. } if strict => roots.extend(*sure),
+            Needs::All { sure, possible } => roots.extend(sure.iter().chain(*possible)),
+            Needs::Any(pes) if pes.len() == 1 => roots.extend(pes),
+            Needs::Any(_) | Needs::Holder(_) | Needs::Unknown => return None,
         }
     }
-    roots.retain(|root| waiting.iter().all(|answer| answer.pe != *root));
+    waiting.iter().for_each(|(pe, _)| _ = roots.remove(pe));
     let mut roots = roots.into_iter();
     roots.next().filter(|_| roots.next().is_none())
 }
 
-fn describe_root(answers: &[Answer], window: Duration) -> Option<String> {
-    let waiting: Vec<&Answer> =
-        answers.iter().filter(|answer| answer.only_waits(window, false)).collect();
-    let sure = root(answers, &waiting, true);
-    let root = sure.or_else(|| root(answers, &waiting, false))?;
+fn describe_root(known: &Known, window: Duration) -> Option<String> {
+    let waiting: Vec<_> = known.waiting(window, false).collect();
+    let sure = root(&waiting, true);
+    let root = sure.or_else(|| root(&waiting, false))?;
     Some(match (waiting.len(), sure.is_some()) {
         (1, true) => format!("it comes down to PE {root}"),
         (1, false) => format!("it seems to come down to PE {root}"),
@@ -293,12 +302,13 @@ fn describe_root(answers: &[Answer], window: Duration) -> Option<String> {
 }
 
 /// What follows.
-pub fn conclusions(answers: &[Answer], window: Duration) -> Vec<String> {
+pub fn conclusions(answers: &[Answer], meetings: &Meetings, window: Duration) -> Vec<String> {
+    let known = &Known::new(answers, meetings);
     let mut lines = describe_mismatches(answers);
-    lines.extend(describe_meetings(answers, window));
-    match describe_deadlock(answers, window) {
+    lines.extend(describe_meetings(known, window));
+    match describe_deadlock(known, window) {
         Some(deadlock) => lines.push(deadlock),
-        None => lines.extend(describe_root(answers, window)),
+        None => lines.extend(describe_root(known, window)),
     }
     lines
 }
@@ -312,7 +322,11 @@ mod tests {
     use super::*;
 
     fn concluded(answers: &[Answer]) -> Vec<String> {
-        conclusions(answers, Duration::from_secs(1))
+        within(answers, Duration::from_secs(1))
+    }
+
+    fn within(answers: &[Answer], window: Duration) -> Vec<String> {
+        conclusions(answers, &Meetings::of(answers), window)
     }
 
     fn missing(slot: u64, members: &[usize], missing: &[usize]) -> Wait {
@@ -408,12 +422,12 @@ mod tests {
     fn nothing_follows_from_short_waits() {
         let answers =
             [waits(0, [missing(1, &[0, 1], &[1])]), waits(1, [missing(2, &[0, 1], &[0])])];
-        assert_eq!(conclusions(&answers, Duration::from_millis(1500)).len(), 3);
+        assert_eq!(within(&answers, Duration::from_millis(1500)).len(), 3);
         let mut short = answers.clone();
         short[1].waits[0].waited = 999_999_999;
         let lines = concluded(&short);
         assert!(!lines.concat().contains("deadlock") && lines.len() == 2, "{lines:?}");
-        assert!(conclusions(&answers, Duration::from_secs(2)).is_empty());
+        assert!(within(&answers, Duration::from_secs(2)).is_empty());
     }
 
     /// Members of other hosts may have arrived before, without waiting.
@@ -467,6 +481,19 @@ mod tests {
         assert!(!told(step("Team::all_gather", 3), step("Team::all_gather_slice", 3)));
         assert!(!told(step("shmem_barrier_all", 3), step("shmem_sync_all", 3)));
         assert!(!told(step("something", 3), step("Team::reduce", 3)));
+    }
+
+    /// What is known of a meeting is put together once, and not for each of its waits again.
+    #[test]
+    fn many_pes_are_concluded_in_a_moment() {
+        const PES: usize = 3000;
+        let late: Vec<usize> = (PES / 2..PES).collect();
+        let waiting = |pe| waits(pe, [Wait { missing: Pes::of(late.clone()), ..barrier(0, 1) }]);
+        let mut answers: Vec<Answer> = (0..PES / 2).map(waiting).collect();
+        answers.extend(late.iter().map(|&pe| waits(pe, [lock(8, pe - 1)])));
+        let lines = concluded(&answers);
+        assert!(lines[0].starts_with("PE 1500-2999 have not come to the barrier"), "{lines:?}");
+        assert!(lines[1].starts_with("deadlock: PE 1500 waits for PE 1499"), "{lines:?}");
     }
 
     #[test]

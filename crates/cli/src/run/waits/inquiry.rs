@@ -1,6 +1,6 @@
 //! Why and when the launcher asks what PEs wait for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -124,7 +124,7 @@ impl Watch {
             || answers.iter().flat_map(|answer| answer.waits.iter().map(|w| (answer.pe, w)));
         let key = |(pe, wait): (usize, &super::answer::Wait)| (pe, wait.thread, wait.begun);
         let lasted = |wait: &super::answer::Wait| Duration::from_nanos(wait.waited);
-        let alive: Vec<_> = waits().map(key).collect();
+        let alive: HashSet<_> = waits().map(key).collect();
         self.told.retain(|told, _| alive.contains(told));
         let is_due = |&(pe, wait): &(usize, &super::answer::Wait)| {
             let from = self.told.get(&key((pe, wait))).copied().unwrap_or(self.after);

@@ -41,8 +41,10 @@ pub use answer::{Activity, Answer, Standing};
 /// `window`.
 pub fn report(title: &str, answers: &[Answer], window: Duration) -> String {
     let answers = &places::located(answers);
+    let meetings = &absent::Meetings::of(answers);
     let mut report = title.to_owned();
-    for line in text::lines(answers).into_iter().chain(conclude::conclusions(answers, window)) {
+    let lines = text::lines(answers, meetings);
+    for line in lines.into_iter().chain(conclude::conclusions(answers, meetings, window)) {
         report += "\n  ";
         report += &line;
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 use memonet_core::unstable::wait::Awaited;
 use memonet_core::unstable::wait::wording::{purpose, ranges, time};
 
-use super::absent::{Absent, absent};
+use super::absent::{Absent, Meeting, Meetings};
 use super::answer::{Activity, Answer, Standing, Wait};
 
 /// Most lines of a report.
 const MOST: usize = 40;
 
 /// The lines. PEs of which the same is to be said share one.
-pub fn lines(answers: &[Answer]) -> Vec<String> {
+pub fn lines(answers: &[Answer], meetings: &Meetings) -> Vec<String> {
     let mut groups: Vec<(Saying, Vec<String>)> = Vec::new();
-    for answer in answers {
-        for (who, saying) in sayings(answers, answer) {
+    for (at, answer) in answers.iter().enumerate() {
+        for (who, saying) in sayings(answers.len(), answer, meetings.at(at)) {
             match groups.iter_mut().find(|(other, _)| other.is_like(&saying)) {
                 Some((other, all)) => {
                     other.waited = other.waited.max(saying.waited);
@@ -63,16 +63,20 @@ impl Saying {
 }
 
 /// What is to be said of a PE: one thing for each thread that waits, or one for the PE.
-fn sayings(answers: &[Answer], answer: &Answer) -> Vec<(String, Saying)> {
+fn sayings<'a>(
+    pes: usize,
+    answer: &'a Answer,
+    meetings: impl Iterator<Item = &'a Meeting>,
+) -> Vec<(String, Saying)> {
     let pe = answer.pe;
     let mut all: Vec<(String, Saying)> = Vec::new();
-    for wait in &answer.waits {
+    for (wait, meeting) in answer.waits.iter().zip(meetings) {
         let who = match answer.waits.len() {
             1 => pe.to_string(),
             _ => format!("{pe} (thread {})", wait.thread),
         };
         let waited = Some(Duration::from_nanos(wait.waited));
-        let text = waiting(answers, pe, wait);
+        let text = waiting(pes, wait, &meeting.absent);
         all.push((who, Saying { waited, text }));
     }
     if all.is_empty() {
@@ -114,8 +118,8 @@ fn other(answer: &Answer) -> String {
     }
 }
 
-/// What a thread waits for.
-fn waiting(answers: &[Answer], pe: usize, wait: &Wait) -> String {
+/// What a thread waits for, in a job of `pes` PEs.
+fn waiting(pes: usize, wait: &Wait, absent: &Absent) -> String {
     let mut text = String::new();
     if !wait.call.is_empty() {
         text += &format!("in {} ", wait.call);
@@ -124,8 +128,8 @@ fn waiting(answers: &[Answer], pe: usize, wait: &Wait) -> String {
         }
     }
     text += "for ";
-    text += &purpose(wait, answers.len());
-    let Absent { sure, possible } = absent(answers, pe, wait);
+    text += &purpose(wait, pes);
+    let Absent { sure, possible } = absent;
     let mut add = |role: &str, pes: &[usize]| {
         if !pes.is_empty() {
             text += &format!("; {role}: PE {}", ranges(&mut pes.to_vec()));
@@ -137,12 +141,12 @@ fn waiting(answers: &[Answer], pe: usize, wait: &Wait) -> String {
             let outstanding = wait.outstanding.iter().filter(|text| !text.is_empty());
             outstanding.for_each(|what| text += &format!("; outstanding: {what}"));
         }
-        Awaited::WordOf => add("may be written by", &sure),
+        Awaited::WordOf => add("may be written by", sure),
         Awaited::Lock if wait.holders.all.is_empty() => add("in its queue", &wait.missing.all),
         Awaited::Lock => add("held by", &wait.holders.all),
         _ => {
-            add("missing", &sure);
-            add("elsewhere", &possible);
+            add("missing", sure);
+            add("elsewhere", possible);
         }
     }
     if wait.limited {
@@ -159,6 +163,10 @@ mod tests {
 
     use super::super::answer::tests::{barrier, computes, wait, waits};
     use super::*;
+
+    fn lines(answers: &[Answer]) -> Vec<String> {
+        super::lines(answers, &Meetings::of(answers))
+    }
 
     #[test]
     fn equal_waits_are_one_line() {

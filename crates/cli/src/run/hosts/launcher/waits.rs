@@ -1,6 +1,6 @@
 //! What PEs wait for, on all hosts: the agents ask, each on its host, and the launcher concludes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,8 @@ pub struct Asked {
     until: Instant,
     /// Nodes whose agents have not answered.
     open: BTreeSet<usize>,
-    answers: Vec<Answer>,
+    /// By PE.
+    answers: BTreeMap<usize, Answer>,
 }
 
 impl Asked {
@@ -47,23 +48,24 @@ impl Launcher {
         let open = self.nodes.iter_mut().enumerate().filter_map(running).collect();
         let began = Instant::now();
         let until = began + LONGEST + ON_THE_WAY;
-        self.asked = Some(Asked { number, began, until, open, answers: Vec::new() });
+        self.asked = Some(Asked { number, began, until, open, answers: BTreeMap::new() });
     }
 
     /// An agent has told what a PE waits for.
-    pub(super) fn note_waits(&mut self, pe: usize, waits: &PeWaits) {
-        if let Some(asked) = &mut self.asked
-            && asked.answers.iter().all(|answer| answer.pe != pe)
-        {
-            asked.answers.push(unpack(pe, waits));
+    pub(super) fn note_waits(&mut self, number: u32, pe: usize, waits: &PeWaits) {
+        if let Some(asked) = self.asked_as(number) {
+            asked.answers.entry(pe).or_insert_with(|| unpack(pe, waits));
         }
     }
 
     /// An agent has told all.
     pub(super) fn note_answered(&mut self, at: usize, number: u32) {
-        if let Some(asked) = self.asked.as_mut().filter(|asked| asked.number.get() == number) {
-            asked.open.remove(&at);
-        }
+        self.asked_as(number).into_iter().for_each(|asked| _ = asked.open.remove(&at));
+    }
+
+    /// The question of this number, if it still stands: answers may come late.
+    fn asked_as(&mut self, number: u32) -> Option<&mut Asked> {
+        self.asked.as_mut().filter(|asked| asked.number.get() == number)
     }
 
     /// Asks what `--watch` wants to know, and goes on once all agents have answered, or could have.
@@ -82,12 +84,11 @@ impl Launcher {
         };
         for node in nodes {
             for pe in node.pes() {
-                if answers.iter().all(|answer| answer.pe != pe) {
-                    answers.push(unheard(pe, node.stage == Stage::Finished));
-                }
+                let unheard = || unheard(pe, node.stage == Stage::Finished);
+                answers.entry(pe).or_insert_with(unheard);
             }
         }
-        answers.sort_by_key(|answer| answer.pe);
+        let answers: Vec<Answer> = answers.into_values().collect();
         let (text, is_over) = self.inquiry.answered(&answers, began.elapsed(), now);
         text.iter().for_each(|text| self.course.say(text));
         if is_over {
