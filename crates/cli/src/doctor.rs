@@ -123,7 +123,7 @@ fn system() -> String {
 
 /// Lists the environment variables.
 fn list_settings() -> Result<ExitCode> {
-    for Setting { name, what } in settings::SETTINGS {
+    for Setting { name, what } in settings::all() {
         let now = std::env::var_os(name).map_or("unset".into(), |value| format!("is {value:?}"));
         println!("  {name} ({now})\n      {what}");
     }
@@ -241,9 +241,8 @@ fn variables() -> Finding {
     if !unknown.is_empty() {
         return poor("variables", unknown.join("; "), "correct their names, or unset them");
     }
-    let is_set = |setting: &&Setting| std::env::var_os(setting.name).is_some();
-    let set: Vec<&str> =
-        settings::SETTINGS.iter().filter(is_set).map(|setting| setting.name).collect();
+    let is_set = |setting: &Setting| std::env::var_os(setting.name).is_some();
+    let set: Vec<&str> = settings::all().filter(is_set).map(|setting| setting.name).collect();
     match set.is_empty() {
         true => good("variables", "none of memonet's is set"),
         false => good(

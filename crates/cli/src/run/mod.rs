@@ -62,7 +62,7 @@ use memonet_core::unstable::launch::JobFile;
 use memonet_core::unstable::{log, settings};
 
 pub use args::{Args, spell_out};
-use course::Outcome;
+use course::{Fates, Outcome};
 pub use hosts::Chosen;
 pub use limits::pes_by_descriptors;
 pub use memonet_control::frames::version;
@@ -157,7 +157,7 @@ fn start_here(spec: Spec) -> Result<Outcome> {
     }
     let trace = trace::Trace::begin(&options)?;
     let plan = machine::plan(&options.simulated, trace.is_some())?;
-    let report = plan.as_ref().map(machine::Plan::report);
+    let wanted = Wanted { forms, trace, machine: plan.as_ref().map(machine::Plan::report) };
     let binding = match plan {
         Some(_) => binding::simulated(options.bind),
         None => binding::plan(npes, options.bind)?,
@@ -178,7 +178,7 @@ fn start_here(spec: Spec) -> Result<Outcome> {
 
     let room = trace::bytes_for(&options, npes);
     let make = || stats::Records::make((npes, 0, npes), room, &mut options.environment);
-    let records = (forms.is_some() || trace.is_some()).then(make).transpose()?.map(Arc::new);
+    let records = wanted.needs_records().then(make).transpose()?.map(Arc::new);
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let family = family::Family::found(guard)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
@@ -198,25 +198,61 @@ fn start_here(spec: Spec) -> Result<Outcome> {
             supervisor.job().keep_asking();
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.of_machine())?)?
         }
-        None => {
-            let _aside = binding.step_aside(npes);
-            if let Err(error) = (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts)) {
-                supervisor.give_up();
-                return Err(error);
-            }
-        }
+        None => supervisor = start_all(npes, supervisor, &mut starts)?,
     }
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
-    let (mut outcome, fates) = supervisor.watch(&mut starts)?;
-    let Some(records) = records else { return Ok(outcome) };
-    if let Some(trace) = trace {
-        let stages = report.as_ref().and_then(machine::Report::stages);
-        outcome = trace.write_here(records.file(), fates, stages, outcome);
+    let (outcome, fates) = supervisor.watch(&mut starts)?;
+    Ok(match records {
+        Some(records) => wanted.write(&records, npes, fates, outcome),
+        None => outcome,
+    })
+}
+
+/// Starts the PEs of this machine. Ends those that have started if one cannot.
+fn start_all(
+    npes: usize,
+    mut supervisor: supervisor::Supervisor,
+    starts: &mut starts::Starts<'_>,
+) -> Result<supervisor::Supervisor> {
+    let _aside = starts.binding.step_aside(npes);
+    match (0..npes).try_for_each(|pe| supervisor.start(pe, starts)) {
+        Ok(()) => Ok(supervisor),
+        Err(error) => {
+            supervisor.give_up();
+            Err(error)
+        }
     }
-    if let Some(forms) = forms {
-        let machine = report.as_ref().map(machine::Report::text);
-        let told = records.read().map(|told| stats::Report::new(npes, told, machine));
-        outcome = outcome.reported(told.and_then(|told| forms.write(&told)));
+}
+
+/// What the user wants to read of a job when it is over.
+struct Wanted {
+    forms: Option<stats::Forms>,
+    trace: Option<trace::Trace>,
+    /// Of a simulated machine.
+    machine: Option<machine::Report>,
+}
+
+impl Wanted {
+    fn needs_records(&self) -> bool {
+        self.forms.is_some() || self.trace.is_some()
     }
-    Ok(outcome)
+
+    fn write(
+        self,
+        records: &stats::Records,
+        npes: usize,
+        fates: Fates,
+        mut outcome: Outcome,
+    ) -> Outcome {
+        if let Some(trace) = self.trace {
+            let stages = self.machine.as_ref().and_then(machine::Report::stages);
+            outcome = trace.write_here(records.file(), fates, stages, outcome);
+        }
+        if let Some(forms) = self.forms {
+            let machine = self.machine.as_ref().map(machine::Report::text);
+            let told = records.read().map(|told| stats::Report::new(npes, told, machine));
+            outcome = outcome.reported(told.and_then(|told| forms.write(&told)));
+        }
+        outcome
+    }
 }

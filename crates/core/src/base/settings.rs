@@ -60,7 +60,7 @@ pub const ENV_MARK: &str = "MEMONET_MARK";
 
 /// What users may set.
 #[rustfmt::skip] // a table
-pub const SETTINGS: [Setting; 10] = [
+const SETTINGS: [Setting; 10] = [
     Setting { name: ENV_CHECK, what: "1: find mistakes that it costs time to find, and tell of them; 0: do not" },
     Setting { name: ENV_LOG, what: "what memonet tells of its choices, and why: info, debug or trace" },
     Setting { name: ENV_SEGMENT_SIZE, what: "memory for windows and heap of each PE, such as 512M; unset: as much as there is" },
@@ -71,6 +71,15 @@ pub const SETTINGS: [Setting; 10] = [
     Setting { name: ENV_FABRIC, what: "how PEs reach each other, between hosts or instead of by memory: tcp, ofi, ofi:provider=NAME or, for tests on one machine, far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
     Setting { name: ENV_PORTS, what: "the TCP ports that a job on several hosts may listen on, one a host, such as 40000-40100; unset: any" },
     Setting { name: ENV_INTERFACE, what: "the network interface by which hosts reach each other, or a network such as 10.0.0.0/8, as by --interface; unset: any that is up" },
+];
+
+/// What the standard lets users of C programs set.
+#[rustfmt::skip] // a table
+pub const STANDARD: [Setting; 4] = [
+    Setting { name: "SHMEM_SYMMETRIC_SIZE", what: "C: a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none" },
+    Setting { name: "SHMEM_VERSION", what: "C: any value: print the version of the library at start-up" },
+    Setting { name: "SHMEM_INFO", what: "C: any value: print these texts at start-up" },
+    Setting { name: "SHMEM_DEBUG", what: "C: any value: each PE says how it is set up" },
 ];
 
 /// What launchers set for their PEs.
@@ -91,6 +100,11 @@ const OF_TESTS: [&str; 2] = ["MEMONET_TEST_", "MEMONET_CONFORMANCE_"];
 
 /// How all names begin.
 const PREFIX: &str = "MEMONET_";
+
+/// All that users may set.
+pub fn all() -> impl Iterator<Item = Setting> {
+    SETTINGS.into_iter().chain(STANDARD)
+}
 
 /// Whether memonet, or its tests, read a variable.
 pub fn is_known(name: &str) -> bool {

@@ -341,7 +341,7 @@ fn tell_of_start(pe: &Pe) {
     if !pe.is_simulated() {
         log!(Info, me, "may use CPUs {:?}; {}", cpu_list(), wait::described(pe));
     }
-    for setting in settings::SETTINGS {
+    for setting in settings::all() {
         if let Some(value) = std::env::var_os(setting.name) {
             log!(Info, me, "{}={}", setting.name, value.to_string_lossy());
         }

@@ -2,7 +2,7 @@
 //! itself.
 
 use crate::state::library::State;
-use memonet_core::unstable::settings::SETTINGS;
+use memonet_core::unstable::settings::{self, Setting};
 use std::ffi::OsString;
 use std::sync::Once;
 
@@ -12,14 +12,6 @@ pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
 /// The standard's variable for the size of the symmetric heap, and its old name. The value is a
 /// limit; without it, only memory limits the heap.
 pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
-
-/// The standard's variables, as `SHMEM_INFO` describes them.
-const VARIABLES: [(&str, &str); 4] = [
-    ("SHMEM_VERSION", "any value: print the version of the library at start-up"),
-    ("SHMEM_INFO", "any value: print this text"),
-    (ENV_LIMIT[0], "a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none"),
-    ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
-];
 
 /// The value of a variable under its present name, or else under its old one, with the name that is
 /// set.
@@ -40,9 +32,9 @@ pub fn tell(state: &State) {
             eprintln!("memonet: {}, OpenSHMEM 1.6", VENDOR);
         }
         if first && standard(["SHMEM_INFO", "SMA_INFO"]).is_some() {
-            let own = SETTINGS.iter().map(|setting| (setting.name, setting.what));
-            for (name, what) in VARIABLES.into_iter().chain(own) {
-                let now = std::env::var(name).map_or("unset".to_owned(), |value| format!("is {value:?}"));
+            for Setting { name, what } in settings::all() {
+                let value = std::env::var_os(name);
+                let now = value.map_or("unset".to_owned(), |value| format!("is {value:?}"));
                 eprintln!("memonet: {name} ({now}): {what}");
             }
             eprintln!("memonet: SMA_ in place of SHMEM_ is deprecated, and works. `memonet doctor` tells about this machine");

@@ -368,12 +368,10 @@ impl<T: Plain> Region<T> {
             if let Err(error) = self.world.inner_barrier() {
                 return self.pe.first_error(Err(error), raced);
             }
-            let acquired = self.acquire();
-            if self.check.is_some() {
-                // Writes after this barrier come after every PE's acquire.
-                self.world.inner_barrier()?;
-            }
-            self.pe.first_error(raced, acquired)?;
+            let acquired = self.pe.first_error(raced, self.acquire());
+            // Writes after this barrier come after every PE's acquire.
+            let settled = self.check.as_ref().map_or(Ok(()), |_| self.world.inner_barrier());
+            self.pe.first_error(acquired, settled)?;
             Ok(self.pe.surface_if_far()?)
         })
     }
