@@ -51,7 +51,7 @@ impl Tcp {
             me: seat.pe() as u32,
             crowded,
             used_by: AtomicU64::new(0),
-            calls: AtomicU32::new(0),
+            polls: AtomicU32::new(0),
             vain: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             sleeps: AtomicBool::new(false),
@@ -70,14 +70,13 @@ impl Tcp {
         self
     }
 
-    /// Begins a call: it is counted, and refused in a process that the PE has forked off.
+    /// Begins a call: it is refused in a process that the PE has forked off.
     #[inline]
     fn enter(&self) -> Result<()> {
         let (shared, generation) = (&*self.shared, forks::generation());
         if shared.used_by.load(Ordering::Relaxed) != generation {
             self.begin(generation)?;
         }
-        shared.count_call();
         Ok(())
     }
 
@@ -136,7 +135,6 @@ impl Tcp {
         if shared.used_by.load(Ordering::Relaxed) != forks::generation() {
             return None;
         }
-        shared.count_call();
         let hub = self.lock();
         if hub.is_ready(pe) { Some(hub) } else { None }
     }
@@ -306,7 +304,7 @@ impl Fabric for Tcp {
             Ok(None) => {}
             // In a forked child the lock may never be free, and there is no quiet.
             Err(_) if self.shared.used_by.load(Ordering::Relaxed) != forks::generation() => {}
-            Err(error) => _ = self.lock().late.get_or_insert(error),
+            Err(error) => self.lock().surface_later(Some(to.pe), error),
         }
     }
 
@@ -476,7 +474,7 @@ impl Fabric for Tcp {
             }
             hub.forget_quiet();
         }
-        hub.late.take().or(lost).map_or(Ok(()), Err)
+        hub.take_late().or(lost).map_or(Ok(()), Err)
     }
 
     fn quiet_all(&self) -> Result<()> {
@@ -489,13 +487,14 @@ impl Fabric for Tcp {
         self.enter()?;
         let mut hub = self.lock();
         if hub.flush() {
+            self.shared.count_poll();
             hub.write_all();
             hub.pump(None);
             hub.look_at_all();
             hub.settle();
             hub.forget_quiet();
         }
-        match hub.late.take() {
+        match hub.take_late() {
             Some(error) => Err(error),
             None => Ok(hub.awaited.is_empty()),
         }
@@ -543,12 +542,13 @@ impl Fabric for Tcp {
             return false;
         }
         let shared = &*self.shared;
+        shared.count_poll();
         let vain = shared.vain.load(Ordering::Relaxed);
         let has_slept = shared.has_slept.load(Ordering::Relaxed)
             && shared.has_slept.swap(false, Ordering::Relaxed);
         let skips = !has_slept
             && vain > OFTEN
-            && !shared.calls.load(Ordering::Relaxed).is_multiple_of(RARELY);
+            && !shared.polls.load(Ordering::Relaxed).is_multiple_of(RARELY);
         // Whoever has the lock does it.
         let Some(mut hub) = (if skips { None } else { shared.hub.try_lock().ok() }) else {
             return false;
@@ -650,5 +650,62 @@ impl Drop for Tcp {
         let mut hub = self.lock();
         hub.write_all();
         hub.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::Event;
+    use memonet_core::{Job, JobOptions};
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::fd::{AsFd, OwnedFd};
+
+    /// Gives no streams.
+    struct Silent(OwnedFd);
+
+    impl Broker for Silent {
+        fn record(&self) -> Record {
+            Record::all_far()
+        }
+
+        fn host_addresses(&self) -> Vec<SocketAddrV4> {
+            Vec::new()
+        }
+
+        fn connect(&self, _: u32) -> Result<()> {
+            Ok(())
+        }
+
+        fn next(&self) -> Result<Option<Event>> {
+            Ok(None)
+        }
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    /// The progress thread serves others while a program makes nothing but such calls.
+    #[test]
+    fn calls_that_only_write_are_no_polls() {
+        let options = JobOptions::new().fabric(|seat| {
+            let nothing = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+            let tcp = Tcp::new(seat, Box::new(Silent(nothing)))?;
+            let to = FarAddress { pe: 1 - seat.pe() as u32, region: 0, offset: 0 };
+            let polls = || tcp.shared.polls.load(Ordering::Relaxed);
+            tcp.store(to, 8, 1);
+            tcp.apply(to, 8, AtomicOp::Add, 1)?;
+            // SAFETY: a literal, which lives.
+            unsafe { tcp.put_nbi(to, b"block of bytes".as_ptr(), 14) }?;
+            tcp.fence()?;
+            assert_eq!(polls(), 0);
+            tcp.progress();
+            assert!(!tcp.is_quiet()?);
+            assert_eq!(polls(), 2);
+            Err(crate::errors::failed("seen".into()))
+        });
+        let heard = Job::threads_with(&options, 2, |_| ()).map(drop).unwrap_err().to_string();
+        assert!(heard.contains("seen"), "{heard}");
     }
 }

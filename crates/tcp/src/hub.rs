@@ -22,6 +22,8 @@ const SETTLED: Duration = Duration::from_secs(3);
 const MOST_UNHEARD: u32 = 20;
 /// Bytes that are read at once.
 const BUFFER: usize = 64 << 10;
+/// The most reads of a stream that is over: they take more than sockets hold.
+const LAST_READS: u32 = 4096;
 /// With several streams, all are looked at in every so manieth look at the one that was active
 /// last.
 const OTHERS: u32 = 4;
@@ -55,8 +57,8 @@ pub(crate) struct Hub {
     /// Streams that there are.
     open: usize,
     looks: u32,
-    /// What could not be returned to a caller.
-    pub(crate) late: Option<Error>,
+    /// What could not be returned to a caller, and the PE that it is about, if it is about one.
+    late: Option<(Option<u32>, Error)>,
     /// Whether the progress thread sleeps, or is about to, until something comes.
     pub(crate) thread_sleeps: bool,
 }
@@ -145,13 +147,28 @@ impl Hub {
         }
     }
 
+    /// Keeps an error that cannot be returned for the next quiet.
+    pub(crate) fn surface_later(&mut self, pe: Option<u32>, error: Error) {
+        self.late.get_or_insert((pe, error));
+    }
+
+    /// Such an error, once.
+    pub(crate) fn take_late(&mut self) -> Option<Error> {
+        self.late.take().map(|(_, error)| error)
+    }
+
+    /// Such an error, once, if it is about this PE.
+    pub(crate) fn take_late_of(&mut self, pe: u32) -> Option<Error> {
+        self.late.take_if(|(about, _)| *about == Some(pe)).map(|(_, error)| error)
+    }
+
     /// The broker says nothing any more: whoever waits for a stream gets none.
     fn lose_broker(&mut self, error: Error) {
         // Its end is readable for ever.
         self.pollers.forget(self.broker.fd());
         let why = error.to_string();
         self.no_broker = Some(why.clone());
-        self.late.get_or_insert(error);
+        self.surface_later(None, error);
         for pe in 0..self.peers.len() as u32 {
             if self.existing(pe).is_some_and(|peer| peer.asked && peer.is_wanted()) {
                 self.fail(pe, Some(why.clone()));
@@ -172,7 +189,9 @@ impl Hub {
         if many {
             self.write(pe);
         }
-        if self.existing(pe).is_some_and(|peer| !peer.has_output && !peer.link.is_empty()) {
+        // The thread may have gone to sleep when what was there before could not be sent yet.
+        let is_new = |peer: &Peer| !peer.has_output || self.thread_sleeps;
+        if self.existing(pe).is_some_and(|peer| !peer.link.is_empty() && is_new(peer)) {
             self.note_output(pe);
         }
     }
@@ -209,8 +228,7 @@ impl Hub {
                 moved
             }
             Err(ended) => {
-                // What has come before is applied first.
-                while self.read_once(pe) {}
+                self.read_rest(pe);
                 self.ended(pe, ended);
                 true
             }
@@ -266,6 +284,12 @@ impl Hub {
         came
     }
 
+    /// Applies what had come before a stream ended. One that counts as gone, and lives, may never
+    /// stop sending.
+    fn read_rest(&mut self, pe: u32) {
+        let _ = (0..LAST_READS).all(|_| self.read_once(pe));
+    }
+
     /// Reads once.
     fn read_once(&mut self, pe: u32) -> bool {
         let Some(peer) = &mut self.peers[pe as usize] else { return false };
@@ -273,7 +297,7 @@ impl Hub {
             Ok(None) => false,
             Ok(Some(Came { memory, refused, .. })) => {
                 if refused && peer.link.was_write_refused() {
-                    self.late.get_or_insert_with(|| crate::errors::refused(pe));
+                    self.late.get_or_insert_with(|| (Some(pe), crate::errors::refused(pe)));
                 }
                 if peer.aside.is_some() && peer.link.is_greeted() {
                     // S2: its own is there.
@@ -302,8 +326,8 @@ impl Hub {
         }
         self.looks = self.looks.wrapping_add(1);
         let every = if self.open <= 1 && self.active.is_some() { REST } else { OTHERS };
-        if self.looks.is_multiple_of(every) && !moved {
-            moved = self.look_at_all();
+        if self.looks.is_multiple_of(every) {
+            moved |= self.look_at_all();
         }
         moved
     }
@@ -432,10 +456,11 @@ impl Hub {
                 let why = format!(
                     "PE {pe} sent {bad}; the stream to it is closed. Look there for another version of memonet, or for memory that was overwritten"
                 );
-                self.late.get_or_insert(crate::errors::failed(why.clone()));
+                self.surface_later(Some(pe), crate::errors::failed(why.clone()));
                 self.fail(pe, Some(why));
             }
-            Ended::Stream if !peer.link.may_send() => {
+            Ended::Stream if peer.link.has_said_nothing() => {
+                peer.link.begin_again();
                 peer.unheard += 1;
                 if peer.unheard > MOST_UNHEARD {
                     let why = format!(
@@ -470,7 +495,7 @@ impl Hub {
         peer.link.end();
         let error = peer.error();
         if loses {
-            self.late.get_or_insert(error);
+            self.surface_later(Some(pe), error);
         }
         self.has_failed.store(true, Ordering::Relaxed);
         // Waits that depend on it end.
@@ -486,7 +511,7 @@ impl Hub {
 
     /// A peer is gone: what it has written is applied, and nothing waits for it any more.
     pub(crate) fn departed(&mut self, pe: u32, cause: Cause) {
-        while self.read_once(pe) {}
+        self.read_rest(pe);
         self.detach(pe);
         let peer = self.known(pe);
         peer.state = State::Gone(cause);

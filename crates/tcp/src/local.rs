@@ -92,6 +92,8 @@ struct State {
     ready: VecDeque<Event>,
     /// Streams whose other ends have not said all that they have to.
     half_open: VecDeque<HalfOpen>,
+    /// Since when there has been no descriptor for a stream that is to be accepted.
+    starves_since: Option<Instant>,
 }
 
 struct HalfOpen {
@@ -103,7 +105,8 @@ struct HalfOpen {
 /// Pauses before a PE is asked again.
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// How long the other end of a stream may take to say who it is, and how many may take it.
+/// How long the other end of a stream may take to say who it is, or this process to have room for
+/// it, and how many may take it.
 const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_HALF_OPEN: usize = 64;
 
@@ -225,12 +228,17 @@ impl LocalBroker {
         loop {
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
-                // Whose it is cannot be read.
+                // Whose it is cannot be read. It stays in the queue.
                 Err(answer @ (Errno::MFILE | Errno::NFILE)) => {
-                    return Err(system("accept of another PE's stream", answer));
+                    let since = *state.starves_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > PATIENCE {
+                        return Err(system("accept of another PE's stream", answer));
+                    }
+                    return Ok(());
                 }
                 Err(_) => return Ok(()),
             };
+            state.starves_since = None;
             let watched = epoll::add(&self.epoll, &socket, EventData::new_u64(0), EventFlags::IN);
             if !is_ours(&socket) || watched.is_err() {
                 continue;

@@ -12,10 +12,15 @@ use std::time::Duration;
 /// Looks in vain before a call sleeps, where each PE has a CPU.
 const SPINS: u32 = 1000;
 
+/// After so many rounds, a call looks whether its peer has gone, and at all streams.
+const LOOKS: u32 = 64;
+
 /// How a call that waits passes the time.
 #[derive(Default)]
 pub(crate) struct Patience {
     rounds: u32,
+    /// Rounds in which nothing moved, since something did.
+    vain: u32,
     waiting: bool,
     since: Duration,
 }
@@ -34,17 +39,16 @@ impl Shared {
             patience.since = monotonic();
             self.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        patience.rounds += 1;
-        if hub.pump(Some(pe)) {
-            patience.rounds = 0;
-            return hub;
-        }
-        let sleeps = self.crowded || patience.rounds > SPINS;
-        if sleeps || patience.rounds.is_multiple_of(64) {
+        self.count_poll();
+        let moved = hub.pump(Some(pe));
+        patience.rounds = patience.rounds.wrapping_add(1);
+        patience.vain = if moved { 0 } else { patience.vain + 1 };
+        let sleeps = !moved && (self.crowded || patience.vain > SPINS);
+        let mut moved = moved;
+        // Also where others never stop sending.
+        if sleeps || patience.rounds.is_multiple_of(LOOKS) {
             hub.look_after(pe);
-            if hub.look_at_all() {
-                return hub;
-            }
+            moved |= hub.look_at_all();
             if hub.seat.is_asked() {
                 let outstanding =
                     hub.existing(pe).map_or_else(String::new, |peer| peer.outstanding());
@@ -53,6 +57,9 @@ impl Shared {
                 seat.answer(pe, patience.since, outstanding);
                 return self.lock();
             }
+        }
+        if moved {
+            return hub;
         }
         if !sleeps {
             drop(hub);

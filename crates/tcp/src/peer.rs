@@ -68,6 +68,8 @@ pub(crate) struct Mark {
     reported: u64,
 }
 
+/// The most calls that send, before other streams have their turn.
+const SENDS: u32 = 16;
 /// Bytes that are read where a large block is expected, so that most of it goes to its place.
 const SHORT: usize = 256;
 
@@ -159,7 +161,10 @@ impl Peer {
     pub(crate) fn write(&mut self) -> Result<bool, Ended> {
         let Some(socket) = &self.socket else { return Ok(false) };
         let mut moved = false;
-        while self.link.has_output() {
+        for _ in 0..SENDS {
+            if !self.link.has_output() {
+                break;
+            }
             let mut pieces = [Piece { start: std::ptr::null(), len: 0 }; PIECES];
             let count = self.link.output(&mut pieces);
             // SAFETY: by W9, all that a link has to send stays readable until it was sent.

@@ -42,7 +42,7 @@ impl Transfer {
         let mut hub = self.shared.lock();
         let lost = hub.existing(self.to.pe).filter(|peer| peer.has_failed()).map(Peer::error);
         // Perhaps of this put.
-        hub.late.take().or(lost).map_or(Ok(()), Err)
+        hub.take_late_of(self.to.pe).or(lost).map_or(Ok(()), Err)
     }
 }
 
@@ -68,6 +68,7 @@ impl Prepared for Transfer {
         // Refused in a forked child, where the lock may never be free.
         fabric.fence()?;
         let mut hub = self.shared.lock();
+        self.shared.count_poll();
         hub.flush_to(end.pe);
         hub.pump(Some(end.pe));
         hub.look_after(end.pe);

@@ -18,8 +18,9 @@ pub(crate) struct Shared {
     pub(crate) crowded: bool,
     /// The generation of the process that uses the fabric; 0 until one does.
     pub(crate) used_by: AtomicU64,
-    /// Calls so far: the progress thread sees by it whether anybody polls.
-    pub(crate) calls: AtomicU32,
+    /// Looks at what has come, of the PE's threads: the progress thread sees by it whether anybody
+    /// polls. A call that only writes is none, as a program may make such calls alone.
+    pub(crate) polls: AtomicU32,
     /// Calls of `progress` in which nothing moved, since something did.
     pub(crate) vain: AtomicU32,
     /// Threads that wait in calls.
@@ -35,8 +36,8 @@ pub(crate) struct Shared {
 impl Shared {
     /// Lost counts do no harm.
     #[inline(always)]
-    pub(crate) fn count_call(&self) {
-        self.calls.store(self.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    pub(crate) fn count_poll(&self) {
+        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {

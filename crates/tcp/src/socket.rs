@@ -5,7 +5,9 @@
 
 use crate::wire::Piece;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::net::sockopt;
 use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
 
 /// Most pieces that go in one call.
 pub(crate) const PIECES: usize = 32;
@@ -17,10 +19,23 @@ pub(crate) const PIECES: usize = 32;
 /// gave 2.8 and 2.3.
 const UNSENT_BYTES: libc::c_int = 128 << 10;
 
-/// Prepares a socket for records and blocks: each leaves at once, and few wait to be sent.
+/// How long nothing comes until the other end's kernel is asked whether the stream still exists,
+/// how long it may take to answer, and how often it is asked: a firewall may have forgotten a stream
+/// that was silent for minutes, and a PE that waits for a word sends nothing, so it would wait for
+/// ever. The kernel answers for a process that is stopped, too.
+const SILENCE: Duration = Duration::from_secs(30);
+const ANSWER: Duration = Duration::from_secs(10);
+const QUESTIONS: u32 = 3;
+
+/// Prepares a socket for records and blocks: each leaves at once, and few wait to be sent. A stream
+/// that is cut without a word ends.
 pub fn prepare(socket: &impl AsFd) {
     // Not all sockets have these, nor need them: those of tests are no TCP.
-    let _ = rustix::net::sockopt::set_tcp_nodelay(socket, true);
+    let _ = sockopt::set_tcp_nodelay(socket, true);
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, SILENCE);
+    let _ = sockopt::set_tcp_keepintvl(socket, ANSWER);
+    let _ = sockopt::set_tcp_keepcnt(socket, QUESTIONS);
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
     let (value, len) = (&UNSENT_BYTES as *const libc::c_int, size_of::<libc::c_int>());
     // SAFETY: the value is a constant of that many bytes, which the call only reads.
@@ -107,9 +122,11 @@ fn received(came: isize) -> Result<Received> {
     }
 }
 
+/// Without memory for what is to be sent, the kernel has some later.
 fn unless_busy(error: Error) -> Result<()> {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
+    match (error.kind(), error.raw_os_error()) {
+        (ErrorKind::WouldBlock | ErrorKind::Interrupted, _) => Ok(()),
+        (_, Some(libc::ENOBUFS | libc::ENOMEM)) => Ok(()),
         _ => Err(error),
     }
 }
@@ -132,5 +149,7 @@ mod tests {
         };
         assert_eq!((got, value), (0, UNSENT_BYTES));
         assert!(socket.nodelay().unwrap());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), SILENCE);
     }
 }

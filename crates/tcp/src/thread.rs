@@ -4,11 +4,11 @@
 //! for a millisecond at a time: if it slept on the sockets, each message would wake it, and it
 //! would take the CPU from the thread that polls. Each time it wakes, it sends what the PE has not
 //! sent: so what was started is visible after a bounded time, whatever the PE does then. After a
-//! millisecond without a call, or when a thread of the PE goes to sleep on its doorbell, it sleeps
-//! on the sockets, until one of these ends its sleep:
+//! millisecond in which the PE has not polled, or when a thread of the PE goes to sleep on its
+//! doorbell, it sleeps on the sockets, until one of these ends its sleep:
 //!
-//! * something comes: it applies that, and sleeps there again, unless there has been a call and no
-//!   thread has gone to sleep after it. If a thread of the PE sleeps in a wait, it is woken,
+//! * something comes: it applies that, and sleeps there again, unless the PE has polled and no
+//!   thread has gone to sleep after that. If a thread of the PE sleeps in a wait, it is woken,
 //!   whatever has come: awake, it polls for a while, and answers what follows at once;
 //! * the PE adds something that is not sent at once: it sends that a millisecond later, with all
 //!   that was added meanwhile.
@@ -69,7 +69,7 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
 
 fn run(shared: &Shared) {
     let ends = || shared.ends.load(Ordering::Acquire);
-    let mut seen = shared.calls.load(Ordering::Relaxed);
+    let mut seen = shared.polls.load(Ordering::Relaxed);
     let mut is_needed = || shared.sleeps.swap(false, Ordering::AcqRel) || !polls(shared, &mut seen);
     while !ends() {
         std::thread::park_timeout(TICK);
@@ -77,19 +77,20 @@ fn run(shared: &Shared) {
         let mut hub = shared.lock();
         hub.write_all();
         hub.settle();
+        // Also where the PE polls: it may do so seldom, or look at one peer only.
+        hub.look_at_all();
+        drop(hub);
         if is_needed_now {
-            hub.look_at_all();
-            drop(hub);
             while !ends() && sleep(shared) && is_needed() {}
         }
     }
 }
 
-/// Whether there was a call since the last look, or one waits.
+/// Whether the PE has polled since the last look, or a call waits.
 fn polls(shared: &Shared, seen: &mut u32) -> bool {
-    let calls = shared.calls.load(Ordering::Relaxed);
-    let before = std::mem::replace(seen, calls);
-    calls != before || shared.waiting.load(Ordering::Relaxed) > 0
+    let polls = shared.polls.load(Ordering::Relaxed);
+    let before = std::mem::replace(seen, polls);
+    polls != before || shared.waiting.load(Ordering::Relaxed) > 0
 }
 
 /// Sleeps until something comes, and applies it. False where the PE has added something to send.

@@ -7,24 +7,54 @@ use common::{Memory, give, take};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Fabric, FarAddress, Record, Signal};
 use memonet_core::{Cause, Job, JobOptions, Result, SignalOp};
-use memonet_tcp::wire::{COPIED, HEADER, Kind, Link, Role};
+use memonet_tcp::wire::{COPIED, HEADER, Kind, Link, Place, Role};
 use memonet_tcp::{Broker, Event, Tcp};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+/// An offset in PE 0's own memory, of which nobody makes use.
+const OWN: u64 = 1 << 20;
+/// Bytes that the fabric reads at once.
+const READ: usize = 64 << 10;
 /// Bytes of the peer's memory.
 const BYTES: usize = 4 * COPIED;
 
-/// Gives PE 0 the one stream that there is.
-struct Single {
-    given: Mutex<Option<OwnedFd>>,
-    /// Readable: there is a stream to be had.
-    ready: OwnedFd,
+/// What the test has for PE 0, and a bell that rings for it.
+#[derive(Clone)]
+struct Events(Arc<(Mutex<VecDeque<Event>>, OwnedFd)>);
+
+impl Events {
+    fn new() -> Self {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Events(Arc::new((Mutex::default(), eventfd(0, flags).unwrap())))
+    }
+
+    fn push(&self, event: Event) {
+        let (events, bell) = &*self.0;
+        events.lock().unwrap().push_back(event);
+        rustix::io::write(bell, &1u64.to_ne_bytes()).unwrap();
+    }
+
+    fn next(&self) -> Option<Event> {
+        let (events, bell) = &*self.0;
+        let event = events.lock().unwrap().pop_front();
+        if event.is_none() {
+            // It is silent if nothing was ever there.
+            let _ = rustix::io::read(bell, &mut [0; 8]);
+        }
+        event
+    }
 }
 
-impl Broker for Single {
+/// Gives PE 0 the streams that the test makes.
+struct Given(Events);
+
+impl Broker for Given {
     fn host_addresses(&self) -> Vec<std::net::SocketAddrV4> {
         Vec::new()
     }
@@ -38,21 +68,22 @@ impl Broker for Single {
     }
 
     fn next(&self) -> Result<Option<Event>> {
-        let socket = self.given.lock().unwrap().take();
-        Ok(socket.map(|socket| Event::Connected { pe: 1, socket }))
+        Ok(self.0.next())
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.ready.as_fd()
+        self.0.0.1.as_fd()
     }
 }
 
-/// PE 1, as far as PE 0 knows.
+/// PE 1 or 2, as far as PE 0 knows.
 struct FarEnd {
+    pe: u32,
     link: Link,
     socket: OwnedFd,
     memory: Memory,
     acknowledgements: usize,
+    events: Events,
 }
 
 impl FarEnd {
@@ -71,15 +102,14 @@ impl FarEnd {
     }
 }
 
-fn pair() -> (Single, FarEnd) {
-    let flags = SocketFlags::CLOEXEC;
-    let (one, other) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let ready = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    let link = Link::new(1, 0, Role::Accepted);
-    let memory = Memory::new(BYTES);
-    let far = FarEnd { link, socket: other, memory, acknowledgements: 0 };
-    (Single { given: Mutex::new(Some(one)), ready }, far)
+/// PE 0 gets a stream to `pe`.
+fn connected(events: &Events, pe: u32) -> FarEnd {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let socket = OwnedFd::from(listener.accept().unwrap().0);
+    events.push(Event::Connected { pe, socket: one.into() });
+    let (link, memory) = (Link::new(pe, 0, Role::Accepted), Memory::new(BYTES));
+    FarEnd { pe, link, socket, memory, acknowledgements: 0, events: events.clone() }
 }
 
 fn at(offset: u64) -> FarAddress {
@@ -159,16 +189,87 @@ fn transfer_and_complete(tcp: &Tcp, far: &mut FarEnd) {
     assert!(tcp.is_quiet().unwrap());
 }
 
+/// What is added while the progress thread sleeps is sent, also if what was there before could not
+/// be sent then, and a call has sent it since.
+fn store_after_hello(tcp: &Tcp, far: &mut FarEnd) {
+    tcp.store(at(0), 8, 1);
+    // The thread goes to sleep on the sockets meanwhile: nothing may be sent before a hello.
+    std::thread::sleep(Duration::from_millis(30));
+    far.answer();
+    let start = Instant::now();
+    while !tcp.progress() && start.elapsed() < Duration::from_millis(100) {}
+    tcp.store(at(8), 8, 2);
+    while far.memory.word(8) != 2 {
+        assert!(start.elapsed() < Duration::from_secs(20), "the store was never sent");
+        far.answer();
+    }
+    tcp.departed(1, Cause::Exit(1));
+}
+
+/// A stream that always has something hides no other one.
+fn flooded(tcp: &Tcp, far: &mut FarEnd) {
+    let mut other = connected(&far.events, 2);
+    for end in [&mut other, far] {
+        tcp.store(FarAddress { pe: end.pe, region: 0, offset: 0 }, 8, 1);
+        while end.memory.word(0) != 1 {
+            tcp.progress();
+            end.answer();
+        }
+    }
+    // More than a few looks take.
+    let mut flood = VecDeque::new();
+    (0..50_000).for_each(|value| far.link.store(Place { region: 0, offset: OWN }, 8, value));
+    while take(&mut far.link, usize::MAX, &mut flood) > 0 {}
+    let flood = Vec::from(flood);
+    let sent = send(&far.socket, &flood, SendFlags::DONTWAIT).unwrap();
+    assert!(sent >= 16 * READ, "{sent}");
+    while !tcp.progress() {}
+    let mut answer = 0u64;
+    // SAFETY: the word lives until the answer has come.
+    unsafe { other.link.get(Place { region: 0, offset: OWN }, (&raw mut answer).cast(), 8) };
+    other.answer();
+    let mut looks = 0;
+    while other.link.answered() == 0 {
+        looks += usize::from(tcp.progress());
+        assert!(looks < 12, "the other stream was not looked at");
+        other.answer();
+    }
+    tcp.departed(1, Cause::Exit(1));
+    tcp.departed(2, Cause::Exit(1));
+}
+
+/// A transfer reports what is lost of itself, and leaves the loss of other writes to a quiet.
+fn transfer_beside_a_failure(tcp: &Tcp, far: &mut FarEnd) {
+    let block = [1u8; 40];
+    let mut transfer = tcp.prepare(at(0), block.as_ptr(), block.len(), None).unwrap();
+    // SAFETY: the block lives.
+    unsafe { transfer.start(tcp) }.unwrap();
+    while !transfer.is_complete(tcp).unwrap() {
+        far.answer();
+    }
+    // SAFETY: as above.
+    unsafe { transfer.start(tcp) }.unwrap();
+    tcp.store(FarAddress { pe: 2, region: 0, offset: 0 }, 8, 1);
+    far.events.push(Event::Refused { pe: 2, why: "a firewall".into() });
+    while tcp.unreachable().is_empty() {
+        tcp.progress();
+    }
+    while !transfer.is_complete(tcp).unwrap() {
+        far.answer();
+    }
+    let error = tcp.quiet().unwrap_err().to_string();
+    assert!(error.contains("a firewall"), "{error}");
+    tcp.quiet().unwrap();
+    tcp.departed(1, Cause::Exit(1));
+}
+
 /// PE 0 of a job of three does this before its job begins.
 fn play(what: fn(&Tcp, &mut FarEnd)) {
-    let (single, far) = pair();
-    let (single, far) = (Mutex::new(Some(single)), Mutex::new(far));
     let options = JobOptions::new().fabric(move |seat: &Seat| {
-        let single = if seat.pe() == 0 { single.lock().unwrap().take() } else { None };
-        let broker = single.unwrap_or_else(|| pair().0);
-        let tcp = Tcp::new(seat, Box::new(broker))?;
+        let events = Events::new();
+        let tcp = Tcp::new(seat, Box::new(Given(events.clone())))?;
         if seat.pe() == 0 {
-            what(&tcp, &mut far.lock().unwrap());
+            what(&tcp, &mut connected(&events, 1));
         }
         Ok(Box::new(tcp))
     });
@@ -178,6 +279,21 @@ fn play(what: fn(&Tcp, &mut FarEnd)) {
 #[test]
 fn a_quiet_waits_for_no_notification_until_the_pe_leaves() {
     play(notify_and_complete);
+}
+
+#[test]
+fn a_store_after_the_hello_needs_no_further_call() {
+    (0..5).for_each(|_| play(store_after_hello));
+}
+
+#[test]
+fn one_that_floods_hides_no_other() {
+    play(flooded);
+}
+
+#[test]
+fn a_transfer_reports_no_failure_of_another_pe() {
+    play(transfer_beside_a_failure);
 }
 
 #[test]

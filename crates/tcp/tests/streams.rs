@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::SocketAddrV4;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ struct Exchange {
     only_down: bool,
     /// Whether all PEs are refused.
     closed: AtomicBool,
+    /// So many streams are lost before their acceptor is heard: its end is given out, the other not.
+    lost: AtomicU32,
     /// A second handle on each stream that was made, with the PE that asked.
     made: Mutex<Vec<(u32, u32, OwnedFd)>>,
 }
@@ -71,6 +73,7 @@ impl Exchange {
             delay_us,
             only_down,
             closed: AtomicBool::new(false),
+            lost: AtomicU32::new(0),
             made: Mutex::default(),
         })
     }
@@ -139,8 +142,12 @@ impl Broker for Clerk {
             return Ok(());
         }
         let flags = SocketFlags::CLOEXEC;
-        let (one, other) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let one_less = |lost: u32| lost.checked_sub(1);
+        if exchange.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            exchange.tell(pe, Event::Accepted { pe: me, socket: pair().1 });
+        }
+        let (one, other) = pair();
         exchange.made.lock().unwrap().push((me, pe, one.try_clone().unwrap()));
         exchange.tell(me, Event::Connected { pe, socket: one });
         exchange.tell(pe, Event::Accepted { pe: me, socket: other });
@@ -193,6 +200,17 @@ fn both_sides_ask_at_once() {
     for seed in 0..60 {
         let (npes, delay_us) = (2 + seed as usize % 3, [0, 300, 3000][seed as usize % 3]);
         let exchange = Exchange::new(npes, seed, delay_us, false);
+        all_to_all(&exchange, npes);
+    }
+}
+
+/// An agent may give up a stream that the other agent has given out.
+#[test]
+fn streams_that_are_lost_before_their_first_bytes() {
+    for seed in 0..60 {
+        let (npes, delay_us) = (2 + seed as usize % 3, [0, 300, 3000][seed as usize % 3]);
+        let exchange = Exchange::new(npes, seed, delay_us, false);
+        exchange.lost.store(1 + seed as u32 % 4, Ordering::Relaxed);
         all_to_all(&exchange, npes);
     }
 }

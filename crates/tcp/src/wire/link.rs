@@ -3,7 +3,7 @@
 use super::inbox::{Inbox, Role};
 use super::limits::{COPIED, PIECES, REQUESTS, ROOM};
 use super::outbox::{Outbox, Piece};
-use super::record::{Header, Kind, VERSION, aux_of};
+use super::record::{HEADER, Header, Kind, VERSION, aux_of};
 use memonet_core::SignalOp;
 use memonet_core::unstable::shm::{self, AtomicOp};
 use std::collections::VecDeque;
@@ -91,8 +91,13 @@ impl Link {
             refused: Vec::new(),
             refused_write: false,
         };
-        link.push(Kind::Hello, 0, Place { region: 0, offset: 0 }, VERSION);
+        link.out.push(&link.hello());
         link
+    }
+
+    fn hello(&self) -> [u8; HEADER] {
+        let (kind, value) = (Kind::Hello, VERSION);
+        Header { kind, aux: 0, region: 0, pe: self.peer, offset: 0, value }.to_bytes()
     }
 
     /// The stream is another one than before, of that role. On the one before, nothing was sent.
@@ -331,6 +336,20 @@ impl Link {
     #[inline]
     pub fn may_send(&self) -> bool {
         self.inbox.may_send()
+    }
+
+    /// Whether nothing is lost with this stream: the other end has said nothing, and this one no
+    /// more than its hello.
+    pub fn has_said_nothing(&self) -> bool {
+        !self.inbox.is_greeted() && self.out.sent() <= HEADER as u64
+    }
+
+    /// A stream on which [nothing was said](Self::has_said_nothing) is over; another one may come.
+    pub fn begin_again(&mut self) {
+        debug_assert!(self.has_said_nothing());
+        let hello = self.hello();
+        self.out.send_again(&hello[..self.out.sent() as usize]);
+        self.inbox = Inbox::new(Role::Asked);
     }
 
     /// Whether the other end's hello has come.

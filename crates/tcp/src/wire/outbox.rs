@@ -162,6 +162,19 @@ impl Outbox {
         }
     }
 
+    /// The first bytes of all, which have been sent, were lost.
+    pub fn send_again(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.sent -= bytes.len() as u64;
+        self.bytes.splice(self.head..self.head, bytes.iter().copied());
+        match self.parts.front_mut() {
+            Some(Part::Own(own)) => *own += bytes.len(),
+            _ => self.parts.push_front(Part::Own(bytes.len())),
+        }
+    }
+
     /// Whether a block that is to be sent lies in that range.
     pub fn refers_to(&self, start: *const u8, len: usize) -> bool {
         let end = start as usize + len;
