@@ -1,4 +1,5 @@
-//! What the figures of all commands have in common: their font, and the extent of an axis.
+//! What the figures of all commands have in common: their font, and the extent and the numbers of an
+//! axis.
 
 use std::ops::Range;
 
@@ -18,4 +19,34 @@ pub fn register_built_in_font() -> Result<()> {
 /// From the smallest to the largest value, with `room` around them on a logarithmic axis.
 pub fn extent(values: impl Iterator<Item = f64> + Clone, room: f64) -> Range<f64> {
     values.clone().fold(f64::INFINITY, f64::min) / room..values.fold(0.0, f64::max) * room
+}
+
+/// A number on an axis, with three digits, or as many as stand before the point.
+pub fn number(value: f64) -> String {
+    let decimals = (2.0 - value.abs().log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (0.1 + 0.2, "0.3"),
+            (0.012345, "0.0123"),
+            (1.0, "1"),
+            (2.5, "2.5"),
+            (1234.5, "1234"),
+            (20000.0, "20000"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
 }

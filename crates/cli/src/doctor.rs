@@ -1,6 +1,7 @@
 //! `memonet doctor`: shows what this machine offers to jobs, what is wrong with it, and how to fix
 //! it.
 
+mod cgroup;
 mod host;
 mod hosts;
 mod report;
@@ -30,10 +31,10 @@ pub struct Args {
     #[arg(long, hide = true)]
     as_host: bool,
     /// Show which algorithms barriers and collectives use on this machine
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["settings", "Chosen"])]
     collectives: bool,
     /// Show the environment variables that memonet reads, and their values
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Chosen")]
     settings: bool,
     /// Print the findings as JSON
     #[arg(long, conflicts_with_all = ["collectives", "settings"])]
@@ -262,12 +263,7 @@ fn memory() -> Finding {
         return poor("memory", "unknown: /proc/meminfo cannot be read", "mount /proc");
     };
     let found = format!("{}, {} available", size(total), size(available));
-    let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limit = files
-        .iter()
-        .find_map(|path| line(path)?.parse::<u64>().ok())
-        .filter(|&limit| limit < total);
-    match limit {
+    match cgroup::MEMORY.least().filter(|&limit| limit < total) {
         Some(limit) => {
             let fix = "a PE that needs more is killed (SIGKILL, SIGBUS); raise memory.max (docker: --memory) for more";
             poor("memory", format!("{found}, but the cgroup's limit is {}", size(limit)), fix)
@@ -417,8 +413,7 @@ fn descriptors() -> Finding {
 }
 
 fn processes() -> Finding {
-    let cgroup = line("/sys/fs/cgroup/pids.max").and_then(|max| max.parse().ok());
-    match [limit(Resource::Nproc), cgroup].into_iter().flatten().min() {
+    match [limit(Resource::Nproc), cgroup::PROCESSES.least()].into_iter().flatten().min() {
         Some(max) if max < available_cpus() as u64 + 2 => poor(
             "processes",
             format!("at most {max}"),

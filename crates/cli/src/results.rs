@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use anyhow::Context;
+
 /// A file that was opened, and has its old contents.
 pub struct Results {
     file: File,
@@ -21,6 +23,11 @@ impl Results {
         let mut options = File::options();
         let options = options.write(true).create(true).append(is_shared).truncate(false);
         Ok(Results { file: options.open(path)?, is_shared })
+    }
+
+    /// [`open`](Self::open), with an error that says what cannot be written.
+    pub fn open_named(path: &Path) -> anyhow::Result<Results> {
+        Results::open(path).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// The file, for new contents.

@@ -40,7 +40,6 @@ mod table;
 mod table_of_hosts;
 mod toolkit;
 
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +48,7 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use memonet_core::unstable::launch::available_cpus;
 
+use crate::results::Results;
 use crate::run::Chosen;
 use hosts::Hosts;
 use part::Part;
@@ -131,14 +131,19 @@ fn bench(args: &Args) -> Result<()> {
     }
     let left_out =
         if args.quick { catalog::leave_out_long(&mut rows, &args.filter) } else { Vec::new() };
+    ensure!(
+        !rows.is_empty(),
+        "one sample takes too long for --quick: leave that out, or give the whole id of a row"
+    );
     leave_out_libfabric(&mut rows)?;
     // Before the measurement, which takes minutes: a wrong name is reported at once.
-    let json = args
-        .json
-        .as_ref()
-        .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())));
-    let json = json.transpose()?;
+    let json = args.json.as_deref().map(Results::open_named).transpose()?;
     if let Some(folder) = &args.plot {
+        ensure!(
+            plot::can_draw(&rows),
+            "--plot draws rows of {}, and none of them is to be measured",
+            plot::DRAWN.join(", ")
+        );
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
@@ -153,8 +158,9 @@ fn bench(args: &Args) -> Result<()> {
             "left out, because one sample takes too long for --quick: {left_out}"
         )?;
     }
-    if let Some(mut file) = json {
-        report::write_json(&mut file, &machine, &measured).context("cannot write the JSON file")?;
+    if let Some(file) = json {
+        report::write_json(&mut file.begin()?, &machine, &measured)
+            .context("cannot write the JSON file")?;
     }
     if let Some(folder) = &args.plot {
         for path in plot::draw(folder, &measured)? {

@@ -108,7 +108,7 @@ pub fn summarise(records: &[Record], better: Better) -> Option<Summary> {
         .max_by(|a, b| order(&a.1, &b.1));
     Some(Summary {
         min: mine[0],
-        median: percentile(&mine, 50.0),
+        median: middle(&mine),
         p99: percentile(&mine, 99.0),
         max: mine[mine.len() - 1],
         slowest_pe: slowest.map(|(pe, _)| pe),
@@ -166,9 +166,15 @@ fn percentile(sorted: &[f64], percent: f64) -> f64 {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// The nearest-rank median; `None` without values.
+/// The median; `None` without values.
 pub fn median(values: Vec<f64>) -> Option<f64> {
-    (!values.is_empty()).then(|| percentile(&sorted(values), 50.0))
+    (!values.is_empty()).then(|| middle(&sorted(values)))
+}
+
+/// The median of sorted values: between the two in the middle where their number is even.
+fn middle(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    f64::midpoint(sorted[half], sorted[sorted.len() - 1 - half])
 }
 
 #[cfg(test)]
@@ -185,7 +191,7 @@ mod tests {
         let summary = summarise(&records, Better::Lower).unwrap();
         assert_eq!(
             (summary.min, summary.median, summary.p99, summary.max),
-            (1.0, 100.0, 198.0, 200.0)
+            (1.0, 100.5, 198.0, 200.0)
         );
         assert_eq!((summary.limit, summary.ratio), (None, None));
     }

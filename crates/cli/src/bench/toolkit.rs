@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use memonet::{Job, Window};
+use memonet_core::unstable::launch::available_cpus;
 
 use super::row::{Effort, Ground, Row};
 use super::stats::{LIBRARY, Record, thin};
@@ -27,15 +28,22 @@ pub struct Contender<'a> {
     series: String,
     /// Returns samples in the row's unit; none where this PE only takes part.
     run: Box<dyn FnMut() -> Result<Vec<f64>> + 'a>,
+    /// Whether it never gives a CPU away: where PEs share one, each of its steps takes a time slice.
+    polls: bool,
 }
 
 impl<'a> Contender<'a> {
     pub fn library(run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
-        Self { series: LIBRARY.into(), run: Box::new(run) }
+        Self { series: LIBRARY.into(), run: Box::new(run), polls: false }
     }
 
     pub fn limit(series: impl Into<String>, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
-        Self { series: series.into(), run: Box::new(run) }
+        Self { series: series.into(), run: Box::new(run), polls: false }
+    }
+
+    /// A limit that polls. It is left out where PEs share CPUs.
+    pub fn polling(series: impl Into<String>, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
+        Self { polls: true, ..Self::limit(series, run) }
     }
 }
 
@@ -69,13 +77,16 @@ impl<'a> Bench<'a> {
     /// alike. Every other round runs backwards, so that no contender always comes first.
     pub fn interleave(&mut self, row: &Row, contenders: &mut [Contender<'_>]) -> Result<()> {
         let begun = Instant::now();
+        let shared = self.job.npes() > available_cpus();
+        let mut contenders: Vec<&mut Contender<'_>> =
+            contenders.iter_mut().filter(|contender| !(shared && contender.polls)).collect();
         for round in 0..self.effort.rounds {
             if round > 0 && self.is_over(begun)? {
                 break;
             }
             for turn in 0..contenders.len() {
                 let contender = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
-                let Contender { series, run } = &mut contenders[contender];
+                let Contender { series, run, .. } = &mut *contenders[contender];
                 self.job.barrier()?;
                 let values = run()?;
                 self.record(row, series, round, values);

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use memonet::Job;
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use crate::results::Results;
 use crate::run;
 use graph::Graph;
 
@@ -61,15 +62,11 @@ struct Pagerank {
 /// are part of a job.
 pub fn run(args: Args) -> Result<ExitCode> {
     let Demo::Pagerank(args) = args.demo;
-    if std::env::var_os(memonet::unstable::launch::ENV_FD).is_some() {
-        args.be_pe()
-    } else {
-        args.start()
-    }
+    if memonet::unstable::launch::is_pe() { args.be_pe() } else { args.start() }
 }
 
 /// What PE 0 opens: the graph, and the file for all ranks, if the user wants one.
-type Files = (Graph, Option<BufWriter<File>>);
+type Files = (Graph, Option<Results>);
 
 impl Pagerank {
     fn start(&self) -> Result<ExitCode> {
@@ -143,7 +140,8 @@ impl Pagerank {
         if let (Some((graph, file)), Some(ranks)) = (files, ranks) {
             let order = report::ordered(&graph, &ranks);
             if let Some(file) = file {
-                report::write_all(file, &order).context("cannot write all ranks")?;
+                report::write_all(BufWriter::new(file.begin()?), &order)
+                    .context("cannot write all ranks")?;
             }
             let work = report::Work {
                 npes: job.npes(),
@@ -170,7 +168,8 @@ impl Pagerank {
         let graph = match &self.file {
             None => graph::read(DEBIAN, DEBIAN_NAME, progress)?,
             Some(path) => {
-                let file = File::open(path).with_context(|| cannot("read", path))?;
+                let file =
+                    File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
                 graph::read(file, &path.to_string_lossy(), progress)?
             }
         };
@@ -179,12 +178,7 @@ impl Pagerank {
             (report::count(nodes as u64, "node"), report::count(edges as u64, "edge"));
         eprintln!("{nodes} and {edges} read in {:.2?}", began.elapsed());
         // Before the ranking, which may take long: a wrong name is reported at once.
-        let create = |path| File::create(path).with_context(|| cannot("write", path));
-        let ranks = self.ranks.as_ref().map(|path| create(path)).transpose()?;
-        Ok((graph, ranks.map(BufWriter::new)))
+        let ranks = self.ranks.as_deref().map(Results::open_named).transpose()?;
+        Ok((graph, ranks))
     }
-}
-
-fn cannot(verb: &str, path: &Path) -> String {
-    format!("cannot {verb} {}", path.display())
 }

@@ -41,6 +41,8 @@ struct Host {
     called: Instant,
     answered: Duration,
     about: Option<About>,
+    /// Its number among those that were asked to meet.
+    node: Option<u32>,
     clock: Option<Clock>,
     streams: Vec<Stream>,
     joined: Option<Result<(), String>>,
@@ -133,6 +135,7 @@ impl Host {
             called,
             answered: Duration::ZERO,
             about: None,
+            node: None,
             clock: None,
             streams: Vec::new(),
             joined: None,
@@ -298,7 +301,8 @@ fn meet(hosts: &mut [Host]) -> Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    for (host, (job, _)) in all.iter_mut().zip(run::describe(nodes, None)?) {
+    for (node, (host, (job, _))) in (0..).zip(all.iter_mut().zip(run::describe(nodes, None)?)) {
+        host.node = Some(node);
         host.ask(&ToHost::Meet { job });
     }
     for host in all {
@@ -322,8 +326,10 @@ fn cast(hosts: &mut [Host]) -> Result<()> {
         }
     }
     let casts = |host: &Host| host.lost.is_none() && matches!(host.joined, Some(Ok(())));
-    for (node, host) in all.iter_mut().enumerate().filter(|(_, host)| casts(host)) {
-        host.ask(&ToHost::Cast { token, node: node as u32 });
+    for host in all.iter_mut().filter(|host| casts(host)) {
+        if let Some(node) = host.node {
+            host.ask(&ToHost::Cast { token, node });
+        }
     }
     for host in all.into_iter().filter(|host| casts(host)) {
         if let Some(FromHost::Heard(nodes)) = host.answer(ANSWER) {
@@ -430,21 +436,18 @@ fn used_mtus(about: &About) -> Vec<u32> {
     mtus
 }
 
-/// The hosts with a number as nodes.
-fn nodes(hosts: &[Host]) -> Vec<&Host> {
-    hosts.iter().filter(|host| host.about.is_some()).collect()
+/// The hosts that were nodes, with their numbers. Some may have been lost since.
+fn nodes(hosts: &[Host]) -> Vec<(u32, &Host)> {
+    hosts.iter().filter_map(|host| Some((host.node?, host))).collect()
 }
 
 fn report_streams(report: &mut Report, hosts: &[Host]) {
     report.about("between hosts");
     let nodes = nodes(hosts);
-    for host in &nodes {
-        for (number, other) in nodes.iter().enumerate() {
-            if other.name == host.name {
-                continue;
-            }
+    for (own, host) in &nodes {
+        for (number, other) in nodes.iter().filter(|(number, _)| number != own) {
             let what = format!("{} to {}", host.name, other.name);
-            let stream = host.streams.iter().find(|stream| stream.node as usize == number);
+            let stream = host.streams.iter().find(|stream| stream.node == *number);
             match stream.map(|stream| &stream.way) {
                 Some(Ok((own, theirs))) => report.good(&what, &way(host, own, theirs)),
                 Some(Err(why)) => report.bad(&what, why, TCP_FIX),
@@ -482,12 +485,12 @@ fn is_common(one: std::net::IpAddr, other: std::net::IpAddr, prefix: u8) -> bool
 fn report_multicast(report: &mut Report, hosts: &[Host]) {
     let nodes = nodes(hosts);
     let mut silent = Vec::new();
-    for (number, host) in nodes.iter().enumerate() {
+    for (own, host) in &nodes {
         if let Some(Err(why)) = &host.joined {
             silent.push(format!("{}: {why}", host.name));
         }
-        for other in nodes.iter().filter(|other| other.name != host.name) {
-            if !other.heard.contains(&(number as u32)) {
+        for (_, other) in nodes.iter().filter(|(number, _)| number != own) {
+            if !other.heard.contains(own) {
                 silent.push(format!("{} to {}", host.name, other.name));
             }
         }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use memonet_sim::reproduce::Curve;
 use plotters::prelude::*;
 
-use crate::chart::{FONT, extent, register_built_in_font};
+use crate::chart::{FONT, extent, number, register_built_in_font};
 
 /// Small, with large letters: a phone shows it at half this size.
 const SIZE: (u32, u32) = (720, 600);
@@ -71,7 +71,7 @@ fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
             .y_desc(curves[0].y)
             .x_labels(9)
             .x_label_formatter(&|x| short(*x))
-            .y_label_formatter(&|y| format!("{y}"))
+            .y_label_formatter(&|y| number(*y))
             .label_style((FONT, 20))
             .light_line_style(BLACK.mix(0.04))
             .bold_line_style(BLACK.mix(0.15))

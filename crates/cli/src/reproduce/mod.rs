@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
-use memonet_sim::reproduce::{EXPERIMENTS, MOST, Outcome, SCALE, experiments, scale};
+use memonet_sim::reproduce::{EXPERIMENTS, Experiment, MOST, Outcome, SCALE, experiments, scale};
 
+use crate::results::Results;
 use table::{JsonRow, Ran};
 
 /// The arguments of `memonet reproduce`.
@@ -42,9 +43,9 @@ pub struct Args {
     /// Also write tables and figures as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// For `scale`: the largest number of nodes
-    #[arg(long, value_name = "N", default_value_t = MOST, value_parser = clap::value_parser!(usize))]
-    max_nodes: usize,
+    /// For `scale`: the largest number of nodes [default: 65536]
+    #[arg(long, value_name = "N")]
+    max_nodes: Option<usize>,
     /// List the experiments, and run nothing
     #[arg(long)]
     list: bool,
@@ -68,23 +69,25 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "there is no experiment {}: `memonet reproduce --list` shows them",
         args.name.unwrap_or_default()
     );
-    let mut all = Vec::new();
-    for experiment in wanted {
-        let outcome =
-            if experiment.name == SCALE.name { scaled(args.max_nodes) } else { experiment.run() };
-        let outcome = outcome.with_context(|| format!("{} failed", experiment.name))?;
-        let ran = Ran { experiment, outcome };
-        table::print(&mut out, &ran)?;
-        all.push(ran);
-    }
-    if let Some(path) = &args.json {
-        let rows: Vec<_> = all.iter().flat_map(|ran| &ran.outcome.rows).map(JsonRow::of).collect();
-        let text = serde_json::to_string_pretty(&rows)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    ensure!(
+        args.max_nodes.is_none() || args.name.as_deref() == Some(SCALE.name),
+        "--max-nodes is for `memonet reproduce {}`",
+        SCALE.name
+    );
+    // Before the simulations, which may take minutes: a wrong name is reported at once.
+    let json = args.json.as_deref().map(Results::open_named).transpose()?;
+    let html = args.html.as_deref().map(Results::open_named).transpose()?;
     if let Some(folder) = &args.plot {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let all = simulate(wanted, args.max_nodes.unwrap_or(MOST), &mut out)?;
+    if let Some(file) = json {
+        let rows: Vec<_> = all.iter().flat_map(|ran| &ran.outcome.rows).map(JsonRow::of).collect();
+        let text = serde_json::to_string_pretty(&rows)? + "\n";
+        file.begin()?.write_all(text.as_bytes()).context("cannot write the JSON file")?;
+    }
+    if let Some(folder) = &args.plot {
         for (name, svg) in figures::all(all.iter().flat_map(|ran| &ran.outcome.curves))? {
             let path = folder.join(format!("{}.svg", figures::file_name(&name)));
             std::fs::write(&path, svg)
@@ -92,11 +95,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
             writeln!(out, "drawn: {}", path.display())?;
         }
     }
-    if let Some(path) = &args.html {
-        std::fs::write(path, page::page(&all)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(file) = html {
+        let page = page::page(&all)?;
+        file.begin()?.write_all(page.as_bytes()).context("cannot write the HTML page")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs experiments, and prints the table of each when it is over.
+fn simulate(wanted: Vec<Experiment>, most: usize, out: &mut impl Write) -> Result<Vec<Ran>> {
+    let mut all = Vec::new();
+    for experiment in wanted {
+        let outcome = if experiment.name == SCALE.name { scaled(most) } else { experiment.run() };
+        let outcome = outcome.with_context(|| format!("{} failed", experiment.name))?;
+        let ran = Ran { experiment, outcome };
+        table::print(out, &ran)?;
+        all.push(ran);
+    }
+    Ok(all)
 }
 
 /// Reports on stderr what is being simulated: a terminal shows one line that changes, a file gets

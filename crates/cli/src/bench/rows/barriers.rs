@@ -51,9 +51,10 @@ fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
         // them.
         let (own, near) = unsafe { (raw::word(window.local_ptr()), raw::word(near)) };
         let count = &count;
-        contenders
-            .push(Contender::limit("store and poll", move || raw_pair::<false>(own, near, count)));
-        contenders.push(Contender::limit("store and poll with pause", move || {
+        contenders.push(Contender::polling("store and poll", move || {
+            raw_pair::<false>(own, near, count)
+        }));
+        contenders.push(Contender::polling("store and poll with pause", move || {
             raw_pair::<true>(own, near, count)
         }));
     }

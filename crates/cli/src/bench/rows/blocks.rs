@@ -172,13 +172,13 @@ pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             };
             let (block, count) = (&block, &count);
             let limit = RawSignal { me, own_block, own_flag, near_block, near_flag };
-            contenders.push(Contender::limit("payload, then flag", move || {
+            contenders.push(Contender::polling("payload, then flag", move || {
                 let block = &mut block.borrow_mut()[..len];
                 // SAFETY: the peer's part of the window is as long as the block, and aligned. The
                 // block is private memory, elsewhere.
                 time_each(batches, operations, || unsafe { limit.trip::<false>(block, count) })
             }));
-            contenders.push(Contender::limit(
+            contenders.push(Contender::polling(
                 "payload, then flag; polling with pause",
                 move || {
                     let block = &mut block.borrow_mut()[..len];

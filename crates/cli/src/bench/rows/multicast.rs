@@ -85,10 +85,10 @@ fn latency_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     })];
     if let Some(near) = words.near_ptr(1 - me, 0) {
         let (own, count) = (words.local_ptr(), &count);
-        contenders.push(Contender::limit("a bare store there and back", move || {
+        contenders.push(Contender::polling("a bare store there and back", move || {
             bare_trips::<false>(me, own, near, count)
         }));
-        contenders.push(Contender::limit("the same, polling with pause", move || {
+        contenders.push(Contender::polling("the same, polling with pause", move || {
             bare_trips::<true>(me, own, near, count)
         }));
     }

@@ -76,6 +76,8 @@ fn turns(
                 job.barrier()?;
                 let start = Instant::now();
                 batch(BATCH)?;
+                // And end together: no PE counts what others do after its own end.
+                job.barrier()?;
                 samples.push(start.elapsed().as_nanos() as f64);
             }
             // All PEs together do so many.

@@ -52,10 +52,10 @@ pub fn ping_pong(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
         })];
         if let Some(near) = near {
             let count = &count;
-            contenders.push(Contender::limit("polling", move || {
+            contenders.push(Contender::polling("polling", move || {
                 raw_ping_pong::<false>(me, own, near, count)
             }));
-            contenders.push(Contender::limit("polling with pause", move || {
+            contenders.push(Contender::polling("polling with pause", move || {
                 raw_ping_pong::<true>(me, own, near, count)
             }));
         }
