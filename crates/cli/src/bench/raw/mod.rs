@@ -11,6 +11,7 @@ pub mod udp;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use memonet::{Job, Plain, Window};
 use rustix::thread::futex;
 
 /// A shared word that a peer may change.
@@ -22,6 +23,12 @@ pub unsafe fn word<'a>(pointer: *mut u64) -> &'a AtomicU64 {
     // SAFETY: by the contract of this function, the word is aligned, lives for `'a`, and all
     // accesses are atomic.
     unsafe { AtomicU64::from_ptr(pointer) }
+}
+
+/// The first element of a window at `pe`, where each PE reaches all of them by memory: a limit that
+/// uses it is there at all PEs, or at none.
+pub fn near<T: Plain>(job: &Job, window: &Window<T>, pe: usize) -> Option<*mut T> {
+    window.near_ptr(pe, 0).filter(|_| job.fabric().is_none())
 }
 
 /// A shared word of 32 bits.

@@ -48,7 +48,7 @@ impl<'a> RawMulticast<'a> {
 
     /// `None` where PE 0 is far. The words of the window must be 0 before all PEs call this.
     pub fn new(job: &Job, words: &'a Window<u64>) -> Option<Self> {
-        let base = words.near_ptr(0, 0)?;
+        let base = super::near(job, words, 0)?;
         let bytes = Self::bytes(job);
         // SAFETY: words behind the ring, in a window that is borrowed for `'a`. All PEs access them
         // as 64 bits.

@@ -67,7 +67,7 @@ impl<'a> RawUdp<'a> {
     /// `None` where PE 0 is far. The words of the window must be 0 before all PEs call this, and a
     /// barrier must follow.
     pub fn new(job: &Job, words: &'a Window<u64>) -> Result<Option<Self>> {
-        let Some(base) = words.near_ptr(0, 0) else { return Ok(None) };
+        let Some(base) = super::near(job, words, 0) else { return Ok(None) };
         let group = group()?;
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
         let reader = job.pe().checked_sub(1);

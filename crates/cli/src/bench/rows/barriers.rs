@@ -46,7 +46,7 @@ fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let count = Cell::new(0);
     let library = || Ok(microseconds(time_each(PAIR_BATCHES, PAIR_BATCH, || Ok(job.barrier()?))?));
     let mut contenders = vec![Contender::library(library)];
-    if let Some(near) = window.near_ptr(1 - job.pe(), 0) {
+    if let Some(near) = raw::near(bench.job, &window, 1 - job.pe()) {
         // SAFETY: words of a window that lives to the end of this function. Only this limit uses
         // them.
         let (own, near) = unsafe { (raw::word(window.local_ptr()), raw::word(near)) };
@@ -82,7 +82,8 @@ fn group(bench: &mut Bench<'_>, row: &Row, busy: bool) -> Result<()> {
     let ended = job.window::<u64>(1)?;
     let variants = variants(busy, job.npes());
     let memory = job.window::<u32>(WORDS * variants.len())?;
-    let parts: Option<Vec<*mut u32>> = (0..job.npes()).map(|pe| memory.near_ptr(pe, 0)).collect();
+    let parts: Option<Vec<*mut u32>> =
+        (0..job.npes()).map(|pe| raw::near(bench.job, &memory, pe)).collect();
     let (budget, batch) = if busy { (BUSY_TURN, 1) } else { (TURN, BATCH) };
     let turn = Turn { job, ended: &ended, number: Cell::new(0), budget, batch };
 

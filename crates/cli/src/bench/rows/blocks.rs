@@ -100,7 +100,7 @@ fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Resul
             });
             Ok(rates(row.size as f64, samples?))
         })];
-        if let Some(near) = window.near_ptr(1, 0) {
+        if let Some(near) = raw::near(bench.job, &window, 1) {
             let private = &private;
             contenders.push(Contender::limit("memcpy", move || {
                 if !acts {
@@ -159,7 +159,7 @@ pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let (Some(near_block), Some(near_flag)) =
-            (window.near_ptr(peer, 0), signals.near_ptr(peer, 0))
+            (raw::near(bench.job, &window, peer), raw::near(bench.job, &signals, peer))
         {
             // SAFETY: first words of windows that live to the end of this function. Memonet, too,
             // accesses them as 64 bits.

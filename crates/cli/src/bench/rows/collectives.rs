@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use memonet::{Job, Sum};
 
+use crate::bench::raw;
 use crate::bench::row::Row;
 use crate::bench::toolkit::{Bench, Contender};
 
@@ -35,7 +36,7 @@ fn broadcast_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
             Ok(job.barrier()?)
         })
     })];
-    if let Some(root) = from.near_ptr(0, 0) {
+    if let Some(root) = raw::near(bench.job, &from, 0) {
         let own = to.local_ptr();
         contenders.push(Contender::limit("barrier, memcpy from the root, barrier", move || {
             timed(job, times, || {

@@ -83,7 +83,7 @@ fn latency_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
             Ok(())
         })
     })];
-    if let Some(near) = words.near_ptr(1 - me, 0) {
+    if let Some(near) = raw::near(bench.job, &words, 1 - me) {
         let (own, count) = (words.local_ptr(), &count);
         contenders.push(Contender::polling("a bare store there and back", move || {
             bare_trips::<false>(me, own, near, count)
@@ -140,7 +140,7 @@ fn rate_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
         })
         .map(|samples| rates(1.0, samples))
     })];
-    if let Some(ring) = slots.near_ptr(0, 0)
+    if let Some(ring) = raw::near(bench.job, &slots, 0)
         && len < SLOT
     {
         let limit = RawRing { ring, next: Cell::new(0), seen: Cell::new(0) };

@@ -93,7 +93,7 @@ fn turns(
                 Ok(())
             })
         })];
-        if let Some(words) = window.near_ptr(0, 0) {
+        if let Some(words) = raw::near(bench.job, &window, 0) {
             // SAFETY: words of one line of the window, which lives to the end of this function.
             // Only the loops here use them.
             let lock = unsafe { TicketLock::new(words) };

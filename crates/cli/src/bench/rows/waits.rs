@@ -90,7 +90,7 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
         })];
         let near: Option<Vec<_>> = others
             .clone()
-            .map(|pe| Some((window.near_ptr(pe, 0)?, doors.near_ptr(pe, 0)?)))
+            .map(|pe| Some((raw::near(bench.job, &window, pe)?, raw::near(bench.job, &doors, pe)?)))
             .collect();
         if let Some(near) = near {
             // SAFETY: words of windows that live to the end of this function. Memonet accesses the
@@ -131,7 +131,7 @@ pub fn event(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let (window, doors) = (job.window::<u64>(1)?, job.window::<u32>(1)?);
     let mut event = window.event(0, Cmp::Gt, 0)?;
-    let near = window.near_ptr(1, 0).zip(doors.near_ptr(1, 0));
+    let near = raw::near(bench.job, &window, 1).zip(raw::near(bench.job, &doors, 1));
     // SAFETY: words of windows that live to the end of this function. Memonet accesses the first as
     // 64 bits, the second not at all.
     let (own, door) = unsafe { (raw::word(window.local_ptr()), raw::half_word(doors.local_ptr())) };

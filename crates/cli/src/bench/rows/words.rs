@@ -28,7 +28,7 @@ pub fn ping_pong(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let me = bench.job.pe();
     let peer = 1 - me;
     let remote = window.remote(peer, 0)?;
-    let near = window.near_ptr(peer, 0);
+    let near = raw::near(bench.job, &window, peer);
     let own = window.local_ptr();
     // All contenders continue to count in one pair of words, so that the place of the words in the
     // caches is the same for all.
@@ -99,7 +99,7 @@ pub fn store_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 Ok(())
             })
         })];
-        if let Some(near) = window.near_ptr(1, 0) {
+        if let Some(near) = raw::near(bench.job, &window, 1) {
             // SAFETY: a word of the window, which lives to the end of this function. Memonet stores
             // to it as 64 bits.
             let near = unsafe { raw::word(near) };
@@ -135,7 +135,7 @@ pub fn put_nbi_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 Ok(())
             })
         })];
-        if let Some(near) = window.near_ptr(1, 0) {
+        if let Some(near) = raw::near(bench.job, &window, 1) {
             // SAFETY: words of windows that live to the end of this function. Memonet accesses them
             // as 64 bits.
             let (near, own) = unsafe { (raw::word(near), raw::word(source.local_ptr())) };
@@ -168,7 +168,7 @@ pub fn fetch_add(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 Ok(())
             })
         })];
-        if let Some(near) = window.near_ptr(1, 0) {
+        if let Some(near) = raw::near(bench.job, &window, 1) {
             // SAFETY: a word of the window, which lives to the end of this function. Memonet
             // updates it as 64 bits.
             let near = unsafe { raw::word(near) };
