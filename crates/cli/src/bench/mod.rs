@@ -20,6 +20,7 @@
 //! Every arrow points down. A new row is a function in `rows` and an entry in `table`.
 //!
 //! A limit does the same work on the same words of the same processes, without memonet in between.
+//! Those of `broadcast` and `all_reduce` have memonet's barrier in them, which has rows of its own.
 //! Memonet and its limits take turns, so that other work on the machine disturbs both alike.
 
 mod apart;
