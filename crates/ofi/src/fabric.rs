@@ -72,6 +72,7 @@ impl Ofi {
             has_queue: hub.net.fd().is_some(),
             has_failed: hub.has_failed.clone(),
             hub: Mutex::new(hub),
+            locking: AtomicU32::new(0),
             me: seat.pe() as u32,
             crowded,
             process: AtomicI32::new(0),

@@ -3,8 +3,10 @@
 //! While the PE polls, the thread sleeps on a clock, for a millisecond at a time: if it slept on
 //! the queue, each message would wake it, and it would take the CPU from the thread that polls.
 //! After a millisecond without a call it sleeps on the queue's descriptor, where there is one, and
-//! otherwise looks once a millisecond.
+//! otherwise looks once a millisecond. While messages keep coming, it works in turns, and gives the
+//! lock to calls of the PE between two of them.
 
+use crate::hub::Hub;
 use crate::shared::Shared;
 use memonet_core::Result;
 use std::sync::atomic::Ordering;
@@ -17,6 +19,8 @@ const TICK: Duration = Duration::from_millis(1);
 /// to be called though nothing comes.
 const BUSY: i64 = 1;
 const IDLE: i64 = 10;
+/// Looks of a turn, after each of which more had come. Others may never stop sending.
+const LOOKS: u32 = 16;
 
 /// The thread, for its owner.
 pub(crate) struct Progress(JoinHandle<()>);
@@ -104,15 +108,25 @@ fn polls(shared: &Shared, seen: &mut u32) -> bool {
 /// memory meanwhile wakes nobody: so this does.
 fn sleep(shared: &Shared) {
     let mut hub = shared.lock();
-    while hub.pump() {}
+    let more = take(shared, &mut hub);
     hub.take_addresses();
     hub.settle();
+    if more {
+        hub.seat.wake();
+        drop(shared.give_way(hub));
+        return;
+    }
     let most = if hub.is_busy() { BUSY } else { IDLE };
     if shared.sleep(hub, most) {
         let mut hub = shared.lock();
-        while hub.pump() {}
+        take(shared, &mut hub);
         hub.seat.wake();
     }
+}
+
+/// Takes what has come; says whether there may be more. A call of the PE that has begun ends it.
+fn take(shared: &Shared, hub: &mut Hub) -> bool {
+    (0..LOOKS).all(|_| !shared.is_wanted() && hub.pump()) || shared.is_wanted()
 }
 
 #[cfg(test)]
