@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Looks in vain before a call sleeps, where each PE has a CPU.
 const SPINS: u32 = 200;
+/// After so many rounds, a call looks whether its peer has gone, and gives the lock to others.
+const LOOKS: u32 = 64;
 /// The longest sleep of a call before it looks whether its peer has gone, in milliseconds.
 const LONGEST_NAP: i64 = 8;
 /// Threads of a PE that wait and are woken by what comes. More of them sleep for a while instead:
@@ -40,8 +42,11 @@ pub struct Ofi {
 }
 
 /// How a call that waits passes the time.
+#[derive(Default)]
 struct Patience {
     rounds: u32,
+    /// Rounds in which nothing moved, since something did.
+    vain: u32,
     /// How long the next sleep is, in milliseconds.
     nap: i64,
     waiting: bool,
@@ -76,7 +81,7 @@ impl Ofi {
             me: seat.pe() as u32,
             crowded,
             process: AtomicI32::new(0),
-            calls: AtomicU32::new(0),
+            polls: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             ends: AtomicBool::new(false),
         };
@@ -93,15 +98,13 @@ impl Ofi {
         self
     }
 
-    /// Begins a call: it is counted, and refused in a process that the PE has forked off.
+    /// Begins a call: it is refused in a process that the PE has forked off.
     #[inline]
     fn enter(&self) -> Result<()> {
         let (shared, process) = (&*self.shared, this_process());
         if shared.process.load(Ordering::Relaxed) != process {
             self.begin(process)?;
         }
-        // Lost counts do no harm.
-        shared.calls.store(shared.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         Ok(())
     }
 
@@ -141,7 +144,7 @@ impl Ofi {
     ) -> Result<Option<R>> {
         self.enter()?;
         let mut hub = self.lock();
-        let mut patience = Patience { rounds: 0, nap: 1, waiting: false, since: Duration::ZERO };
+        let mut patience = Patience::default();
         let result = loop {
             match tried(&mut hub) {
                 Ok(None) => {}
@@ -169,19 +172,23 @@ impl Ofi {
     ) -> MutexGuard<'a, Hub> {
         let shared = &*self.shared;
         if !patience.waiting {
-            patience.waiting = true;
+            (patience.waiting, patience.nap) = (true, 1);
             patience.since = monotonic();
             shared.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        patience.rounds += 1;
-        if hub.pump() {
-            (patience.rounds, patience.nap) = (0, 1);
-            return hub;
+        shared.count_poll();
+        let moved = hub.pump();
+        patience.rounds = patience.rounds.wrapping_add(1);
+        patience.vain += 1;
+        if moved {
+            (patience.vain, patience.nap) = (0, 1);
         }
         // Threads that wait share CPUs, too.
         let alone = shared.waiting.load(Ordering::Relaxed) == 1 && !shared.crowded;
-        let sleeps = !alone || patience.rounds > SPINS;
-        if sleeps || patience.rounds.is_multiple_of(64) {
+        let sleeps = !moved && (!alone || patience.vain > SPINS);
+        let looks = patience.rounds.is_multiple_of(LOOKS);
+        // Also where others never stop sending.
+        if sleeps || looks {
             hub.look_after(pe);
             if hub.seat.is_asked() {
                 let (seat, outstanding) = (hub.seat.clone(), hub.peer(pe).outstanding());
@@ -189,6 +196,9 @@ impl Ofi {
                 seat.answer(pe, patience.since, outstanding);
                 return shared.lock();
             }
+        }
+        if moved {
+            return if looks { shared.give_way(hub) } else { hub };
         }
         if shared.waiting.load(Ordering::Relaxed) > SLEEPERS {
             drop(hub);
@@ -542,6 +552,7 @@ impl Fabric for Ofi {
 
     fn is_quiet(&self) -> Result<bool> {
         self.enter()?;
+        self.shared.count_poll();
         let mut hub = self.lock();
         hub.flush_all();
         hub.pump();
@@ -564,6 +575,7 @@ impl Fabric for Ofi {
             return false;
         }
         let shared = &*self.shared;
+        shared.count_poll();
         let Ok(mut hub) = shared.hub.try_lock() else { return false };
         if hub.is_unsettled() {
             hub.settle();
@@ -575,6 +587,7 @@ impl Fabric for Ofi {
         let shared = &*self.shared;
         // The caller is about to sleep on it: from here on, whatever comes makes it readable.
         if shared.has_queue && self.enter().is_ok() {
+            shared.count_poll();
             let (mut hub, mut moved) = (self.lock(), false);
             let mut may_sleep = || {
                 let may = hub.may_sleep();

@@ -26,14 +26,21 @@ pub(crate) struct Shared {
     pub(crate) crowded: bool,
     /// The process that uses the fabric; 0 until one does.
     pub(crate) process: AtomicI32,
-    /// Calls so far: the progress thread sees by it whether anybody polls.
-    pub(crate) calls: AtomicU32,
+    /// Looks at what has come, of the PE's threads: the progress thread sees by it whether anybody
+    /// polls. A call that does not look is none, as a program may make such calls alone.
+    pub(crate) polls: AtomicU32,
     /// Threads that wait in calls.
     pub(crate) waiting: AtomicU32,
     pub(crate) ends: AtomicBool,
 }
 
 impl Shared {
+    /// Lost counts do no harm.
+    #[inline]
+    pub(crate) fn count_poll(&self) {
+        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
         match self.hub.try_lock() {

@@ -1,10 +1,11 @@
 //! The progress thread: it works while no thread of the PE does.
 //!
-//! While the PE polls, the thread sleeps on a clock, for a millisecond at a time: if it slept on
-//! the queue, each message would wake it, and it would take the CPU from the thread that polls.
-//! After a millisecond without a call it sleeps on the queue's descriptor, where there is one, and
-//! otherwise looks once a millisecond. While messages keep coming, it works in turns, and gives the
-//! lock to calls of the PE between two of them.
+//! While the PE polls, in waits of the library or in calls that wait, the thread sleeps on a clock,
+//! for a millisecond at a time: if it slept on the queue, each message would wake it, and it would
+//! take the CPU from the thread that polls. After a millisecond in which the PE has not polled, it
+//! sleeps on the queue's descriptor, where there is one, and otherwise looks once a millisecond.
+//! While messages keep coming, it works in turns, and gives the lock to calls of the PE between two
+//! of them.
 
 use crate::hub::Hub;
 use crate::shared::Shared;
@@ -88,7 +89,7 @@ fn actions() -> Vec<libc::sigaction> {
 
 fn run(shared: &Shared) {
     let ends = || shared.ends.load(Ordering::Acquire);
-    let mut seen = shared.calls.load(Ordering::Relaxed);
+    let mut seen = shared.polls.load(Ordering::Relaxed);
     while !ends() {
         std::thread::park_timeout(TICK);
         while !ends() && !polls(shared, &mut seen) {
@@ -97,11 +98,11 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Whether there was a call since the last look, or one waits.
+/// Whether the PE has polled since the last look, or a call waits.
 fn polls(shared: &Shared, seen: &mut u32) -> bool {
-    let calls = shared.calls.load(Ordering::Relaxed);
-    let before = std::mem::replace(seen, calls);
-    calls != before || shared.waiting.load(Ordering::Relaxed) > 0
+    let polls = shared.polls.load(Ordering::Relaxed);
+    let before = std::mem::replace(seen, polls);
+    polls != before || shared.waiting.load(Ordering::Relaxed) > 0
 }
 
 /// Takes what has come, and sleeps until something comes. What the network has written to the PE's
