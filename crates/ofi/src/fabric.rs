@@ -1,10 +1,10 @@
 //! The calls of the library.
 
-use crate::hub::{COPIED, Hub, Way};
+use crate::hub::{COPIED, Hub};
 use crate::meeting::Meeting;
 use crate::message::{EAGER, Head, Kind};
 use crate::net::{self, Net, Region};
-use crate::peer::State;
+use crate::peer::{State, Way};
 use crate::shared::{self, Shared};
 use crate::sys;
 use crate::thread::{self, Progress};
@@ -232,8 +232,10 @@ impl Ofi {
 
     /// Sends a message to a peer's CPU, in order; nothing where the peer is gone.
     fn tell(&self, pe: u32, head: &Head, block: &[u8]) -> Result<Option<()>> {
+        let mut fence = None;
         self.until(pe, |hub| {
-            if !hub.is_ready(pe, &Way::Message) {
+            let fence = *fence.get_or_insert(hub.fences);
+            if !hub.is_ready(pe, Way::Message, fence) {
                 return Ok(None);
             }
             hub.post(pe, head, block);
@@ -244,9 +246,10 @@ impl Ofi {
 
     /// Asks a peer's CPU for a word.
     fn ask(&self, at: FarAddress, head: Head) -> Result<u64> {
-        let pe = at.pe;
+        let (pe, mut fence) = (at.pe, None);
         let asked = self.until(pe, |hub| {
-            let ready = hub.is_ready(pe, &Way::Message);
+            let fence = *fence.get_or_insert(hub.fences);
+            let ready = hub.is_ready(pe, Way::Message, fence);
             Ok(ready.then(|| hub.ask(pe, head.at(at))))
         });
         let gone = || Err(self.lock().peer(pe).error());
@@ -281,7 +284,7 @@ impl Ofi {
     ) -> Result<()> {
         self.enter()?;
         let (mut copied, pe) = (len <= COPIED, to.pe);
-        let batch = {
+        let (batch, fence) = {
             let mut hub = self.lock();
             let mut source: Option<Region> = None;
             if !copied && self.needs_local {
@@ -291,7 +294,8 @@ impl Ofi {
                 copied = source.is_none();
             }
             let needed = then.is_some() || !copied;
-            if needed { hub.batch(pe, then, source, until_sent && !copied) } else { 0 }
+            let batch = if needed { hub.batch(pe, then, source, until_sent && !copied) } else { 0 };
+            (batch, hub.fences)
         };
         // While the call waits for the rest, and until the next one, the network has this to do.
         let copied_last = if until_sent && then.is_none() { COPIED } else { 0 };
@@ -303,8 +307,9 @@ impl Ofi {
             let place = FarAddress { offset: to.offset + done as u64, ..to };
             let piece = (src.wrapping_add(done), some);
             // SAFETY: as the caller promises.
-            let started = self
-                .until(pe, |hub| unsafe { Ok(hub.write(place, piece, copies, of)?.then_some(())) });
+            let started = self.until(pe, |hub| unsafe {
+                Ok(hub.write(place, piece, copies, (of, fence))?.then_some(()))
+            });
             if !matches!(started, Ok(Some(()))) {
                 self.lock().cut_batch(batch);
                 let sent = self.until_sent(pe, batch, until_sent && !copied);
@@ -534,19 +539,19 @@ impl Fabric for Ofi {
 
     fn quiet(&self) -> Result<()> {
         self.enter()?;
-        let awaited = self.lock().flush_all();
+        let mut goals = self.lock().goals();
         let mut result = Ok(());
-        for &pe in &awaited {
-            let quiet = self.until(pe, |hub| {
-                hub.flush(pe);
-                let peer = hub.peer(pe);
+        for (pe, goal) in &mut goals {
+            let quiet = self.until(*pe, |hub| {
                 // Of one that has failed, nothing is awaited any more.
-                Ok((!peer.has_failed() && peer.is_quiet()).then_some(()))
+                let has = hub.has_reached(*pe, goal) && !hub.peer(*pe).has_failed();
+                Ok(has.then_some(()))
             });
             result = result.and(quiet.map(|_| ()));
         }
+        let told: Vec<u32> = goals.iter().map(|&(pe, _)| pe).collect();
         let mut hub = self.lock();
-        hub.forget_quiet(&awaited);
+        hub.forget_quiet(&told);
         hub.late.take().map_or(result, Err)
     }
 
@@ -554,10 +559,10 @@ impl Fabric for Ofi {
         self.enter()?;
         self.shared.count_poll();
         let mut hub = self.lock();
-        hub.flush_all();
+        hub.goals();
         hub.pump();
         hub.settle();
-        let awaited = hub.flush_all();
+        let awaited: Vec<u32> = hub.goals().iter().map(|&(pe, _)| pe).collect();
         for &pe in &awaited {
             if hub.peer(pe).has_failed() {
                 let error = hub.peer(pe).error();

@@ -6,7 +6,7 @@ use crate::meeting::{Meeting, News};
 use crate::memory::Memory;
 use crate::message::{self, Head, Kind};
 use crate::net::{Event, Net, Posted, Region};
-use crate::peer::{Contact, Found, Peer, State};
+use crate::peer::{Contact, Found, Goal, Peer, State, Way};
 use crate::serve;
 use crate::sys::Room;
 use memonet_core::unstable::Seat;
@@ -52,7 +52,7 @@ struct Op {
 enum What {
     Receive(Buffer),
     Send { pe: u32, buffer: Buffer },
-    Write { pe: u32, buffer: Option<(Buffer, Size)>, batch: u64 },
+    Write { pe: u32, buffer: Option<(Buffer, Size)>, batch: u64, generation: u64 },
     Read { pe: u32, buffer: (Buffer, Size), batch: u64, to: *mut u8, len: usize },
 }
 
@@ -71,9 +71,9 @@ struct Batch {
     has_failed: bool,
     /// Whether a call waits for it, and takes it away.
     is_waited_for: bool,
-    /// Whether what follows counts as deferred: from when all operations were started. A fence
-    /// before them would otherwise wait for it.
-    is_counted: bool,
+    /// The generation to which what follows belongs, as deferred: from when all operations were
+    /// started. A fence before them would otherwise wait for it.
+    deferred: Option<u64>,
     /// What is sent when all are complete.
     then: Option<(u32, Head)>,
     /// The registration of the source, which ends then.
@@ -84,14 +84,6 @@ impl Batch {
     fn is_over(&self) -> bool {
         self.left == 0 && !self.is_open && !self.has_failed
     }
-}
-
-/// How a call goes on.
-pub(crate) enum Way {
-    /// By an access of the network.
-    Access,
-    /// By a message to the peer's CPU.
-    Message,
 }
 
 // SAFETY: addresses in it are of buffers that belong to the hub, or of memory that callers keep
@@ -240,31 +232,22 @@ impl Hub {
         }
     }
 
-    /// Whether an operation to a peer may be started now. What it waits for is under way.
-    pub(crate) fn is_ready(&mut self, pe: u32, way: &Way) -> bool {
+    /// Whether an operation of a call that came after this fence may be started now. What it waits
+    /// for is under way.
+    pub(crate) fn is_ready(&mut self, pe: u32, way: Way, fence: u64) -> bool {
         if self.address(pe).is_none() {
             return false;
         }
-        let fences = self.fences;
-        let peer = &self.peers[pe as usize];
+        let last = self.fences;
+        let peer = &mut self.peers[pe as usize];
         if !peer.is_alive() || peer.queue.len() >= QUEUED {
             return false;
         }
-        if peer.fence == fences {
+        if peer.has_passed(way, fence) || peer.pass(way, fence, last) {
             return true;
         }
-        // Accesses may overtake messages, and messages accesses.
-        let may_go = match way {
-            Way::Message => peer.has_written(),
-            Way::Access => {
-                self.flush(pe);
-                self.peers[pe as usize].is_quiet()
-            }
-        };
-        if may_go && matches!(way, Way::Access) {
-            self.peers[pe as usize].fence = fences;
-        }
-        may_go
+        self.flush(pe);
+        false
     }
 
     /// The number of a peer's endpoint. Where its address is not known, it is asked for.
@@ -408,12 +391,25 @@ impl Hub {
         }
     }
 
-    /// Peers that a quiet waits for: they are asked whether they have done all signals. Others may
-    /// wait for them at the same time.
-    pub(crate) fn flush_all(&mut self) -> Vec<u32> {
+    /// What a quiet that begins now waits for. All peers are asked whether they have done all
+    /// signals: others may wait for them at the same time.
+    pub(crate) fn goals(&mut self) -> Vec<(u32, Goal)> {
         let awaited = self.awaited.clone();
-        awaited.iter().for_each(|&pe| self.flush(pe));
-        awaited
+        let goal = |pe: u32| {
+            let mut goal = self.peer(pe).goal();
+            self.has_reached(pe, &mut goal);
+            (pe, goal)
+        };
+        awaited.into_iter().map(goal).collect()
+    }
+
+    /// Whether a goal is reached at a peer, which is asked what has to be known for that.
+    pub(crate) fn has_reached(&mut self, pe: u32, goal: &mut Goal) -> bool {
+        let has = self.peer(pe).has_reached(goal);
+        if !has {
+            self.flush(pe);
+        }
+        has
     }
 
     /// Nothing is awaited of those where all is visible, or never will be: of those that have
@@ -433,14 +429,11 @@ impl Hub {
         self.awaited.is_empty()
     }
 
-    /// Asks a peer whether it has done all signals, once its blocks are visible.
-    pub(crate) fn flush(&mut self, pe: u32) {
+    /// Asks a peer whether it has done all signals, where that is to be known.
+    fn flush(&mut self, pe: u32) {
         let me = self.me();
-        let peer = &mut self.peers[pe as usize];
-        if peer.has_written() && peer.flush_asked < peer.signals && peer.is_alive() {
-            peer.flush_asked = peer.signals;
-            let head = Head { value: peer.signals, ..Head::new(Kind::Flush, me) };
-            self.post(pe, &head, &[]);
+        if let Some(signals) = self.peers[pe as usize].take_flush() {
+            self.post(pe, &Head { value: signals, ..Head::new(Kind::Flush, me) }, &[]);
         }
     }
 
@@ -482,7 +475,7 @@ impl Hub {
             is_open: true,
             has_failed: false,
             is_waited_for,
-            is_counted: false,
+            deferred: None,
             then,
             source,
         };
@@ -495,8 +488,8 @@ impl Hub {
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.is_open = false;
         if let Some((to, _)) = batch.then {
-            batch.is_counted = true;
-            self.peers[to as usize].deferred += 1;
+            let peer = &mut self.peers[to as usize];
+            batch.deferred = Some(peer.defer());
             self.note_written(to);
         }
         self.end_batch(number);
@@ -518,11 +511,9 @@ impl Hub {
 
     /// Its operations' results are not wanted any more, nor what follows them.
     pub(crate) fn drop_batch(&mut self, number: u64) {
-        if let Some(Batch { then: Some((to, _)), is_counted: true, .. }) =
-            self.batches.remove(&number)
-        {
-            let peer = &mut self.peers[to as usize];
-            peer.deferred = peer.deferred.saturating_sub(1);
+        let batch = self.batches.remove(&number);
+        if let Some(Batch { then: Some((to, _)), deferred: Some(generation), .. }) = batch {
+            self.peers[to as usize].end_deferred(generation);
         }
     }
 
@@ -530,15 +521,14 @@ impl Hub {
         let Some(batch) = self.batches.get_mut(&number).filter(|batch| batch.is_over()) else {
             return;
         };
-        let (then, keeps) = (batch.then.take(), batch.is_waited_for);
+        let (then, deferred, keeps) = (batch.then.take(), batch.deferred, batch.is_waited_for);
         if !keeps {
             self.batches.remove(&number);
         }
-        if let Some((to, head)) = then
-            && self.peers[to as usize].deferred > 0
-        {
-            self.peers[to as usize].deferred -= 1;
+        if let (Some((to, head)), Some(generation)) = (then, deferred) {
+            // It is queued before it ends as deferred, so that whoever waits for it counts it.
             self.post(to, &head, &[]);
+            self.peers[to as usize].end_deferred(generation);
         }
     }
 
@@ -552,10 +542,10 @@ impl Hub {
         to: FarAddress,
         src: (*const u8, usize),
         copied: bool,
-        batch: u64,
+        (batch, fence): (u64, u64),
     ) -> Result<bool> {
         let (src, len) = src;
-        if !self.is_ready(to.pe, &Way::Access) {
+        if !self.is_ready(to.pe, Way::Access, fence) {
             return Ok(false);
         }
         let Some(place) = self.key(to, len)? else { return Ok(false) };
@@ -570,7 +560,8 @@ impl Hub {
             let source = self.batches.get(&batch).and_then(|batch| batch.source.as_ref());
             (src, source.map_or(null_mut(), Region::desc), None)
         };
-        let (index, context) = self.op(What::Write { pe: to.pe, buffer, batch });
+        let generation = self.peers[to.pe as usize].pending.begin();
+        let (index, context) = self.op(What::Write { pe: to.pe, buffer, batch, generation });
         // SAFETY: the buffer is the hub's, as the operation is; a source that is not copied is kept
         // by the caller.
         match unsafe { self.net.write((from, len, desc), number, place, context) } {
@@ -585,6 +576,7 @@ impl Hub {
             Ok(Posted::Later) => {}
             Err(why) => self.has_broken(to.pe, why),
         }
+        self.peers[to.pe as usize].pending.end(generation);
         self.not_taken(index);
         if let Some(buffer) = buffer {
             self.give_back(buffer);
@@ -725,7 +717,7 @@ impl Hub {
                     None => self.peers[pe as usize].contact = Contact::Proved,
                 }
             }
-            What::Write { pe, buffer, batch } => {
+            What::Write { pe, buffer, batch, generation } => {
                 if let Some(buffer) = buffer {
                     self.give_back(buffer);
                 }
@@ -733,6 +725,7 @@ impl Hub {
                 // It counts as failed until it is known why.
                 if !peer.has_ended() && failed.is_none() {
                     peer.writes -= 1;
+                    peer.pending.end(generation);
                 }
                 self.ended(pe, batch, failed);
             }
@@ -849,14 +842,13 @@ impl Hub {
             if batch.pe != pe {
                 return true;
             }
-            let then = batch.then.take().filter(|(to, _)| batch.is_counted && *to != pe);
-            others.extend(then);
+            let to = batch.then.take().map(|(to, _)| to).filter(|&to| to != pe);
+            others.extend(to.zip(batch.deferred));
             false
         });
         // Their blocks are gone; they may have arrived.
-        for (to, _) in others {
-            let peer = &mut self.peers[to as usize];
-            peer.deferred = peer.deferred.saturating_sub(1);
+        for (to, generation) in others {
+            self.peers[to as usize].end_deferred(generation);
         }
     }
 

@@ -49,6 +49,88 @@ pub(crate) enum Found {
     Unknown,
 }
 
+/// Blocks that are not visible yet, and signals that wait for theirs. They end in any order, and
+/// others begin meanwhile. Still one can wait for those that had begun at a moment: each belongs to
+/// a generation, and a [mark](Self::mark) begins a new one.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// The oldest generation with anything pending; the next one that begins, where nothing is.
+    first: u64,
+    /// How many are pending of each generation, from that one on.
+    counts: VecDeque<usize>,
+}
+
+impl Pending {
+    /// One more; gives its generation.
+    pub(crate) fn begin(&mut self) -> u64 {
+        match self.counts.back_mut() {
+            Some(count) => *count += 1,
+            None => self.counts.push_back(1),
+        }
+        self.first + self.counts.len() as u64 - 1
+    }
+
+    /// One of this generation has ended. One that was forgotten changes nothing.
+    pub(crate) fn end(&mut self, generation: u64) {
+        let Some(index) = generation.checked_sub(self.first) else { return };
+        self.counts[index as usize] -= 1;
+        while self.counts.front() == Some(&0) {
+            self.counts.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// What is pending now is of generations before this one.
+    fn mark(&mut self) -> u64 {
+        if self.counts.back().is_some_and(|&count| count > 0) {
+            self.counts.push_back(0);
+        }
+        self.first + (self.counts.len() as u64).saturating_sub(1)
+    }
+
+    /// Whether all generations before this one have ended.
+    fn has_ended(&self, mark: u64) -> bool {
+        self.first >= mark
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Nothing of it is awaited any more.
+    fn forget(&mut self) {
+        self.first += self.counts.len() as u64;
+        self.counts.clear();
+    }
+}
+
+/// All that was written to a peer before a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Goal {
+    /// The generation before which everything is to end.
+    mark: u64,
+    /// So many signals are to be done. It is known when all that were deferred are queued.
+    signals: Option<u64>,
+}
+
+/// How an operation goes to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By an access of the network.
+    Access,
+    /// By a message to the peer's CPU.
+    Message,
+}
+
+/// Fences that operations of one way have passed.
+#[derive(Clone, Copy, Default)]
+struct Fences {
+    passed: u64,
+    /// The fence that is passed next, and what has to be visible first. It stays until it is
+    /// reached: threads that fence again and again do not keep others waiting.
+    next: Option<(u64, Goal)>,
+}
+
 /// A peer of this PE.
 pub(crate) struct Peer {
     pub(crate) pe: u32,
@@ -70,13 +152,15 @@ pub(crate) struct Peer {
     pub(crate) others: usize,
     /// Signals that wait until their blocks are visible.
     pub(crate) deferred: usize,
-    /// Signals that were queued, those that the peer has done for certain, and those of which it
-    /// was asked whether it has.
+    pub(crate) pending: Pending,
+    /// Signals that were queued, those that the peer has done for certain, those of which it was
+    /// asked whether it has, and those of which it is to be asked.
     pub(crate) signals: u64,
     pub(crate) flushed: u64,
-    pub(crate) flush_asked: u64,
-    /// The last fence after which everything before was complete.
-    pub(crate) fence: u64,
+    flush_asked: u64,
+    flush_wanted: u64,
+    /// Of accesses and of messages.
+    fences: [Fences; 2],
     /// Whether a quiet has to look after it.
     pub(crate) is_awaited: bool,
     /// Whether a signal of the peer was refused here.
@@ -98,10 +182,12 @@ impl Peer {
             writes: 0,
             others: 0,
             deferred: 0,
+            pending: Pending::default(),
             signals: 0,
             flushed: 0,
             flush_asked: 0,
-            fence: 0,
+            flush_wanted: 0,
+            fences: Default::default(),
             is_awaited: false,
             has_refused: false,
         }
@@ -129,14 +215,72 @@ impl Peer {
         matches!(self.state, State::Failed(_))
     }
 
-    /// Whether all blocks are visible at it, and all signals on their way.
-    pub(crate) fn has_written(&self) -> bool {
-        self.writes == 0 && self.deferred == 0
-    }
-
     /// Whether all that was written to it is visible.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.has_written() && self.flushed == self.signals
+        self.pending.is_empty() && self.flushed == self.signals
+    }
+
+    /// A signal waits for its block; gives its generation.
+    pub(crate) fn defer(&mut self) -> u64 {
+        self.deferred += 1;
+        self.pending.begin()
+    }
+
+    /// A signal waits no more.
+    pub(crate) fn end_deferred(&mut self, generation: u64) {
+        self.deferred = self.deferred.saturating_sub(1);
+        self.pending.end(generation);
+    }
+
+    /// All that has been written to it so far.
+    pub(crate) fn goal(&mut self) -> Goal {
+        Goal { mark: self.pending.mark(), signals: None }
+    }
+
+    /// Whether all of a goal is visible. What is written meanwhile does not count.
+    pub(crate) fn has_reached(&mut self, goal: &mut Goal) -> bool {
+        if !self.pending.has_ended(goal.mark) {
+            return false;
+        }
+        let signals = *goal.signals.get_or_insert(self.signals);
+        self.flush_wanted = self.flush_wanted.max(signals);
+        self.flushed >= signals
+    }
+
+    /// So many signals it has to be asked about now; nothing where it was asked.
+    pub(crate) fn take_flush(&mut self) -> Option<u64> {
+        let asks = self.flush_asked < self.flush_wanted && self.is_alive();
+        asks.then(|| {
+            self.flush_asked = self.signals;
+            self.signals
+        })
+    }
+
+    /// Whether operations of this way have passed the fence.
+    #[inline]
+    pub(crate) fn has_passed(&self, way: Way, fence: u64) -> bool {
+        self.fences[way as usize].passed >= fence
+    }
+
+    /// Passes fences up to this one, as far as that is possible now; `last` is the last that there
+    /// is. Accesses may overtake messages, and messages accesses, but no message another one.
+    pub(crate) fn pass(&mut self, way: Way, fence: u64, last: u64) -> bool {
+        let mut fences = self.fences[way as usize];
+        while fences.passed < fence {
+            // What was written before any fence so far has begun by now.
+            let (next, mut goal) = fences.next.take().unwrap_or_else(|| (last, self.goal()));
+            let is_reached = match way {
+                Way::Message => self.pending.has_ended(goal.mark),
+                Way::Access => self.has_reached(&mut goal),
+            };
+            if !is_reached {
+                fences.next = Some((next, goal));
+                break;
+            }
+            fences.passed = next;
+        }
+        self.fences[way as usize] = fences;
+        fences.passed >= fence
     }
 
     /// Nothing is awaited of it any more.
@@ -145,6 +289,7 @@ impl Peer {
         self.queue = VecDeque::new();
         self.keys = Vec::new();
         (self.writes, self.deferred, self.flushed) = (0, 0, self.signals);
+        self.pending.forget();
     }
 
     /// What an operation fails with that needs the peer.
@@ -203,6 +348,58 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_begins_after_a_mark_is_not_awaited() {
+        let mut pending = Pending::default();
+        let none = pending.mark();
+        assert!(pending.has_ended(none), "nothing has begun");
+        let [one, two] = [pending.begin(), pending.begin()];
+        let first = pending.mark();
+        let third = pending.begin();
+        let second = pending.mark();
+        assert_eq!(pending.mark(), second, "nothing has begun since");
+        pending.end(third);
+        pending.end(one);
+        assert!(!pending.has_ended(first));
+        let fourth = pending.begin();
+        pending.end(two);
+        assert!(pending.has_ended(first) && pending.has_ended(second) && !pending.is_empty());
+        let last = pending.mark();
+        pending.forget();
+        assert!(pending.has_ended(last) && pending.is_empty());
+        pending.end(fourth);
+        assert!(pending.is_empty());
+        let fifth = pending.begin();
+        let mark = pending.mark();
+        assert!(!pending.has_ended(mark));
+        pending.end(fifth);
+        assert!(pending.has_ended(mark) && pending.is_empty());
+    }
+
+    #[test]
+    fn a_fence_waits_for_what_was_before_it_alone() {
+        let mut peer = Peer::new(1, None);
+        let before = peer.pending.begin();
+        peer.signals = 3;
+        assert!(!peer.pass(Way::Message, 1, 1), "the block is not visible");
+        assert!(!peer.pass(Way::Access, 1, 1));
+        let after = peer.pending.begin();
+        peer.pending.end(before);
+        assert!(peer.pass(Way::Message, 1, 1), "signals come in order");
+        assert!(!peer.pass(Way::Message, 2, 2), "another block is not visible now");
+        assert!(!peer.pass(Way::Access, 1, 2), "three signals may not have been done");
+        assert_eq!((peer.take_flush(), peer.take_flush()), (Some(3), None));
+        peer.signals = 5;
+        peer.flushed = 3;
+        assert!(peer.pass(Way::Access, 1, 2), "other signals came after the fence");
+        assert!(!peer.pass(Way::Access, 2, 2));
+        peer.pending.end(after);
+        assert!(peer.pass(Way::Message, 2, 2) && !peer.pass(Way::Access, 2, 2));
+        assert_eq!(peer.take_flush(), Some(5));
+        peer.flushed = 5;
+        assert!(peer.pass(Way::Access, 2, 2) && peer.has_passed(Way::Access, 2));
+    }
 
     #[test]
     fn keys_are_known_until_they_are_forgotten() {
