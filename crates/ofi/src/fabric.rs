@@ -699,3 +699,47 @@ impl Drop for Ofi {
         self.lock().drain();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meeting::Local;
+    use memonet_core::{Job, JobOptions};
+
+    const PROVIDER: &str = "tcp;ofi_rxm";
+
+    /// The progress thread leaves the PE to calls that poll. These let nothing move.
+    #[test]
+    fn calls_that_need_not_wait_are_no_polls() {
+        if let Err(why) = crate::provider(Some(PROVIDER)) {
+            return println!("SKIPPED: {why}");
+        }
+        let all: Arc<Mutex<Vec<Arc<Shared>>>> = Arc::default();
+        let made = all.clone();
+        let options = JobOptions::new().fabric(move |seat: &Seat| {
+            let meeting = Local::new(Record::all_far(), seat.job(), seat.pe() as u32)?;
+            let fabric = Ofi::new(seat, Some(PROVIDER), Box::new(meeting))?;
+            made.lock().unwrap().push(fabric.shared.clone());
+            Ok(Box::new(fabric) as Box<dyn Fabric>)
+        });
+        let ran = Job::threads_with(&options, 2, |job| {
+            let words = job.window::<u64>(8).unwrap();
+            let far = words.remote(1 - job.pe(), 0).unwrap();
+            far.store(1);
+            words.put(1 - job.pe(), 1, &[1, 2]).unwrap();
+            job.barrier().unwrap();
+            let shared = all.lock().unwrap()[job.pe()].clone();
+            let polls = || shared.polls.load(Ordering::Relaxed);
+            let before = polls();
+            for _ in 0..10 {
+                far.store(2);
+                words.put(1 - job.pe(), 1, &[3, 4]).unwrap();
+            }
+            (0..1000).for_each(|_| job.fence().unwrap());
+            assert_eq!(polls(), before);
+            job.barrier().unwrap();
+            assert_ne!(polls(), before);
+        });
+        ran.unwrap();
+    }
+}

@@ -26,6 +26,9 @@ pub const COPIED: usize = 64 << 10;
 const RECEIVES: usize = 64;
 /// Messages for a peer that wait to be sent, when calls that add one wait.
 const QUEUED: usize = 64;
+/// Signals of which it is not known whether the peer has done them, when calls that add one wait:
+/// a provider may keep all that come faster than the peer takes them, and a flush comes after them.
+const UNDONE: u64 = 1024;
 /// How long an operation has failed when its peer counts as failed, though nobody says that it has
 /// gone: longer than it takes until the loss of a host is known.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -243,6 +246,9 @@ impl Hub {
         if !peer.is_alive() || peer.queue.len() >= QUEUED {
             return false;
         }
+        if way == Way::Message && peer.undone() >= UNDONE {
+            return false;
+        }
         if peer.has_passed(way, fence) || peer.pass(way, fence, last) {
             return true;
         }
@@ -326,6 +332,9 @@ impl Hub {
             self.with_output.push(pe);
         }
         self.send(pe);
+        if head.kind == Kind::Signal && self.peers[pe as usize].wants_flush_after(UNDONE / 2) {
+            self.flush(pe);
+        }
     }
 
     /// Sends what the provider takes.
@@ -873,7 +882,8 @@ impl Hub {
     pub(crate) fn settle(&mut self) {
         self.settle_doubtful();
         for index in (0..self.broken.len()).rev() {
-            let pe = self.broken[index];
+            // One that has gone is taken away with what it has sent, and perhaps others with it.
+            let Some(&pe) = self.broken.get(index) else { continue };
             let State::Broken(since, why) = self.peers[pe as usize].state.clone() else {
                 self.broken.swap_remove(index);
                 continue;

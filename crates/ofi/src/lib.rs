@@ -38,11 +38,13 @@
 //!   flush is answered, all signals before it have been done.
 //! * O3. **A signal comes after its block.** Either one message has both, and the owner writes the
 //!   block first; or the message is queued when all writes of the block are complete (O1).
-//! * O4. **Fence.** It is a number. The first write to a peer after it waits until all writes to
-//!   that peer are complete and all signals flushed; a message waits for the writes alone, as
-//!   messages keep their order (O2).
-//! * O5. **Quiet** waits for all writes (O1), then for deferred signals to be queued, then for an
-//!   answer to a flush (O2). So all is visible.
+//! * O4. **Fence.** It is a number, and a call keeps the number with which it began. The first
+//!   access of a peer after a fence has a goal: all writes and deferred signals that had begun are
+//!   to be complete, and all signals queued by then flushed. A message waits for the former alone,
+//!   as messages keep their order (O2). What other threads add meanwhile is not in the goal, and a
+//!   goal is kept until it is reached, so a fence ends whatever they do.
+//! * O5. **Quiet** has such a goal at each peer from when it begins: all writes (O1), then deferred
+//!   signals queued, then an answer to a flush (O2). So all is visible.
 //! * O6. **Atomics** are done by the owner's CPU, each by one message that is taken once. Near PEs
 //!   use the same instructions on the same words, so near and far atomics are one kind.
 //! * O7. **Waking.** The owner's CPU rings the sleeper when it has done a message. Nobody sees what
@@ -62,8 +64,10 @@
 //!   uncertain: it is gone if the job says so within three seconds, and otherwise the pair has
 //!   failed.
 //! * O11. **Every wait ends.** A call that waits lets the provider work, serves others, and looks
-//!   whether its peer has gone. A PE that waits for room to send still serves, so no two PEs wait
-//!   for each other.
+//!   whether its peer has gone, however much others send. A PE that waits for room to send still
+//!   serves, so no two PEs wait for each other. Whoever works on and on with the lock gives way to
+//!   threads that wait for it. A thousand signals at most are not known to be done, so what comes
+//!   after them is not kept waiting by ever more of them.
 //! * O12. **Contact.** A provider may try for ever to reach an endpoint. Where nothing has passed
 //!   for five seconds, the peer is asked for its address again, by the meeting. Its process answers
 //!   only while it runs: one that is stopped has all the time. Where nothing has passed five

@@ -197,7 +197,7 @@ impl Peer {
     pub(crate) fn outstanding(&self) -> String {
         let host = self.host.as_ref().map_or_else(String::new, |host| format!(" (on {host})"));
         let (writes, others) = (self.writes + self.deferred, self.others);
-        let signals = self.signals - self.flushed;
+        let signals = self.undone();
         format!("writes: {writes}, signals: {signals}, other operations: {others}{host}")
     }
 
@@ -245,6 +245,20 @@ impl Peer {
         let signals = *goal.signals.get_or_insert(self.signals);
         self.flush_wanted = self.flush_wanted.max(signals);
         self.flushed >= signals
+    }
+
+    /// Signals of which it is not known whether it has done them.
+    pub(crate) fn undone(&self) -> u64 {
+        self.signals - self.flushed
+    }
+
+    /// Whether it is to be asked about all signals, as it was not asked about so many.
+    pub(crate) fn wants_flush_after(&mut self, many: u64) -> bool {
+        let wants = self.signals - self.flush_asked >= many;
+        if wants {
+            self.flush_wanted = self.signals;
+        }
+        wants
     }
 
     /// So many signals it has to be asked about now; nothing where it was asked.
