@@ -24,13 +24,13 @@ pub struct Bare {
     peer: (u64, u64, u64),
     /// Bytes of a block.
     size: usize,
-    rooms: Box<[Room; WRITES + BLOCKS]>,
+    rooms: Box<[Room]>,
     events: Vec<Event>,
     /// Words that came, words that were sent, and blocks that were written, for which nobody has
     /// waited yet: the next word may come while this end still waits until its own was sent.
     done: [usize; 3],
-    // Dropped in this order.
-    region: Region,
+    /// Until the end. It ends before the network does.
+    region: Option<Region>,
     net: Net,
     /// A word to receive, a word to send, then a block.
     memory: Box<[u64]>,
@@ -53,10 +53,10 @@ impl Bare {
             begins,
             peer: (0, 0, 0),
             size,
-            rooms: Box::new([[0; 8]; WRITES + BLOCKS]),
+            rooms: vec![[0; 8]; WRITES + BLOCKS].into(),
             events: Vec::new(),
             done: [0; 3],
-            region,
+            region: Some(region),
             net,
             memory,
         };
@@ -69,8 +69,9 @@ impl Bare {
     /// # Errors
     /// The provider's.
     pub fn told(&self) -> Result<Vec<u8>, String> {
-        let block = self.region.base() + 2 * WORD as u64;
-        let place = [block.to_le_bytes(), self.region.key().to_le_bytes()].concat();
+        let region = self.region();
+        let block = region.base() + 2 * WORD as u64;
+        let place = [block.to_le_bytes(), region.key().to_le_bytes()].concat();
         Ok([place, self.net.address()?].concat())
     }
 
@@ -91,6 +92,10 @@ impl Bare {
     /// Whether this end begins.
     pub fn begins(&self) -> bool {
         self.begins
+    }
+
+    fn region(&self) -> &Region {
+        self.region.as_ref().expect("it is there until the end")
     }
 
     fn place(&mut self, room: usize) -> *mut c_void {
@@ -123,7 +128,7 @@ impl Bare {
 
     /// Prepares for the next word that comes.
     fn expect(&mut self) -> Result<(), String> {
-        let (to, desc, context) = (self.at(0), self.region.desc(), self.place(RECEIVE));
+        let (to, desc, context) = (self.at(0), self.region().desc(), self.place(RECEIVE));
         // SAFETY: memory and place belong to the value, which closes the endpoint first.
         let posted = |net: &mut Net| unsafe { net.receive(to, WORD, desc, context) };
         self.start(posted)
@@ -146,7 +151,7 @@ impl Bare {
     }
 
     fn send(&mut self) -> Result<(), String> {
-        let (from, desc, context) = (self.at(1), self.region.desc(), self.place(SEND));
+        let (from, desc, context) = (self.at(1), self.region().desc(), self.place(SEND));
         let to = self.peer.0;
         // SAFETY: as in `expect`.
         let posted = |net: &mut Net| unsafe { net.send(from, WORD, desc, to, context) };
@@ -176,7 +181,7 @@ impl Bare {
     pub fn blocks(&mut self, count: usize) -> Result<(), String> {
         if self.begins {
             for block in 0..count.min(BLOCKS) {
-                let (from, desc, size) = (self.at(2), self.region.desc(), self.size);
+                let (from, desc, size) = (self.at(2), self.region().desc(), self.size);
                 let ((to, at, key), context) = (self.peer, self.place(WRITES + block));
                 // SAFETY: as in `expect`.
                 let posted = |net: &mut Net| unsafe {
@@ -193,7 +198,15 @@ impl Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // From here on the provider touches no memory.
-        self.net.shut();
+        // With some providers the endpoint stays open as long as the registration.
+        let is_shut = self.net.shut() || {
+            self.region = None;
+            self.net.shut()
+        };
+        if !is_shut {
+            // The provider may touch them still: they stay for ever.
+            std::mem::forget(std::mem::take(&mut self.memory));
+            std::mem::forget(std::mem::take(&mut self.rooms));
+        }
     }
 }

@@ -64,6 +64,16 @@ impl Pool {
         self.free.push(buffer);
     }
 
+    /// The registrations end. The memory stays, for a provider that still has buffers.
+    pub(crate) fn end_registrations(&mut self) {
+        self.regions.clear();
+    }
+
+    /// The memory stays for ever.
+    pub(crate) fn leak(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.memory));
+    }
+
     /// So many may never come back: others take their place.
     pub(crate) fn lose(&mut self, count: usize) {
         self.most += count;

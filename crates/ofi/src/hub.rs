@@ -932,6 +932,22 @@ impl Hub {
         }
     }
 
+    /// Closes the endpoint: from then on the provider touches no memory of an operation. False where
+    /// the provider refuses.
+    fn shut(&mut self) -> bool {
+        // Some providers bind registrations to the endpoint, and do not close it before these.
+        // First those by which others reach this PE: no operation of its own needs them.
+        self.memory.clear();
+        if self.net.shut() {
+            return true;
+        }
+        // Then those of sources and buffers, whose memory stays where it is.
+        self.batches.values_mut().for_each(|batch| batch.source = None);
+        self.small.end_registrations();
+        self.large.end_registrations();
+        self.net.shut()
+    }
+
     /// Keys of these offsets are good no more, at any peer.
     pub(crate) fn forget_keys(&mut self, region: u32, start: u64, end: u64) {
         self.peers.iter_mut().for_each(|peer| peer.forget(region, start, end));
@@ -940,9 +956,11 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // From here on the provider touches no buffer, and no registration is in use.
-        self.net.shut();
-        self.batches.clear();
-        self.memory.clear();
+        if !self.shut() {
+            // The provider may touch them still: they stay for ever.
+            self.small.leak();
+            self.large.leak();
+            std::mem::forget(std::mem::take(&mut self.ops));
+        }
     }
 }

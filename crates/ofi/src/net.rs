@@ -96,13 +96,13 @@ fn check(call: &str, code: c_int) -> Result<(), String> {
     if code == 0 { Ok(()) } else { Err(format!("{call}: {}", text())) }
 }
 
+/// Says whether it is closed now: one on which others depend is not.
+///
 /// # Safety
 /// An object that is not used any more, or null.
-unsafe fn close(fid: *mut Fid) {
-    if !fid.is_null() {
-        // SAFETY: as the caller promises. There is nothing to do about one that stays open.
-        _ = unsafe { ((*(*fid).ops).close)(fid) };
-    }
+unsafe fn close(fid: *mut Fid) -> bool {
+    // SAFETY: as the caller promises.
+    fid.is_null() || unsafe { ((*(*fid).ops).close)(fid) } == 0
 }
 
 impl Net {
@@ -406,17 +406,23 @@ impl Net {
         self.fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Ends the endpoint: afterwards the provider touches no buffer of an operation.
-    pub(crate) fn shut(&mut self) {
+    /// Ends the endpoint: afterwards the provider touches no buffer of an operation. False where
+    /// the endpoint stays open: with some providers, as long as a registration is bound to it.
+    pub(crate) fn shut(&mut self) -> bool {
         // SAFETY: it is not used any more, nor is the null pointer in its place.
-        unsafe { close(std::mem::replace(&mut self.ep, null_mut()).cast()) };
+        let is_closed = unsafe { close(self.ep.cast()) };
+        if is_closed {
+            self.ep = null_mut();
+        }
+        is_closed
     }
 }
 
 impl Drop for Net {
     fn drop(&mut self) {
         self.shut();
-        // SAFETY: each is closed once, after what belongs to it; null is none.
+        // SAFETY: each is closed once, after what belongs to it; null is none. There is nothing to
+        // do about one that stays open.
         unsafe {
             close(self.cq.cast());
             close(self.av.cast());
