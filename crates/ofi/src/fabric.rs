@@ -708,9 +708,9 @@ mod tests {
 
     const PROVIDER: &str = "tcp;ofi_rxm";
 
-    /// The progress thread leaves the PE to calls that poll. These let nothing move.
-    #[test]
-    fn calls_that_need_not_wait_are_no_polls() {
+    /// Runs `f` on two PEs, which are threads, with what both share with their progress threads. PEs
+    /// that fail may return.
+    fn on_two_pes(f: impl Fn(Job, &[Arc<Shared>]) + Sync) {
         if let Err(why) = crate::provider(Some(PROVIDER)) {
             return println!("SKIPPED: {why}");
         }
@@ -723,23 +723,48 @@ mod tests {
             Ok(Box::new(fabric) as Box<dyn Fabric>)
         });
         let ran = Job::threads_with(&options, 2, |job| {
+            let shared = all.lock().unwrap().clone();
+            f(job, &shared);
+        });
+        ran.unwrap();
+    }
+
+    /// The progress thread leaves the PE to calls that poll. These let nothing move.
+    #[test]
+    fn calls_that_need_not_wait_are_no_polls() {
+        on_two_pes(|job, shared| {
             let words = job.window::<u64>(8).unwrap();
             let far = words.remote(1 - job.pe(), 0).unwrap();
             far.store(1);
-            words.put(1 - job.pe(), 1, &[1, 2]).unwrap();
             job.barrier().unwrap();
-            let shared = all.lock().unwrap()[job.pe()].clone();
-            let polls = || shared.polls.load(Ordering::Relaxed);
+            job.quiet().unwrap();
+            let polls = || shared[job.pe()].polls.load(Ordering::Relaxed);
             let before = polls();
-            for _ in 0..10 {
-                far.store(2);
-                words.put(1 - job.pe(), 1, &[3, 4]).unwrap();
-            }
+            (0..10).for_each(|_| far.store(2));
             (0..1000).for_each(|_| job.fence().unwrap());
             assert_eq!(polls(), before);
             job.barrier().unwrap();
             assert_ne!(polls(), before);
         });
-        ran.unwrap();
+    }
+
+    /// Both PEs live, so nobody else says what has become of the message.
+    #[test]
+    fn a_receive_that_fails_ends_all_waits() {
+        on_two_pes(|job, shared| {
+            let words = job.window::<u64>(8).unwrap();
+            job.barrier().unwrap();
+            if job.pe() == 0 {
+                shared[0].lock().has_lost("the test says so".into());
+                let far = words.remote(1, 0).unwrap();
+                let why = loop {
+                    if let Err(why) = far.fetch_add(1) {
+                        break why.to_string();
+                    }
+                };
+                assert!(why.contains("a receive failed: the test says so"), "{why}");
+                assert!(words.put(1, 0, &[1; 8]).is_err());
+            }
+        });
     }
 }

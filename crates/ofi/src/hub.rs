@@ -116,6 +116,14 @@ pub(crate) struct Hub {
     doubtful: Vec<u32>,
     /// Whether a pair has ever failed, for threads without the lock.
     pub(crate) has_failed: Arc<AtomicBool>,
+    /// Buffers for messages that the provider has not taken yet.
+    unposted: Vec<Buffer>,
+    /// Since when a message may be missing, and why. Nobody knows of which peer.
+    lost: Option<(Instant, String)>,
+    /// When a PE was last seen to have gone.
+    departure: Option<Instant>,
+    /// Whether the endpoint is of no use any more: all pairs have failed.
+    is_over: bool,
     unknown: usize,
     /// Whether the provider has not taken an operation since the last sleep.
     was_put_off: bool,
@@ -153,6 +161,10 @@ impl Hub {
             broken: Vec::new(),
             doubtful: Vec::new(),
             has_failed: Arc::default(),
+            unposted: Vec::new(),
+            lost: None,
+            departure: None,
+            is_over: false,
             unknown: 0,
             was_put_off: false,
             fences: 0,
@@ -220,18 +232,37 @@ impl Hub {
         self.was_put_off = true;
     }
 
-    fn receive(&mut self, buffer: Buffer) {
+    /// Has the next message come into this buffer. False where that has to be tried again.
+    fn receive(&mut self, buffer: Buffer) -> bool {
         let (index, context) = self.op(What::Receive(buffer));
         // SAFETY: buffer and operation are the hub's, which closes the endpoint before it frees
         // them.
         let posted = unsafe { self.net.receive(buffer.at, message::MOST, buffer.desc, context) };
         match posted {
-            Ok(Posted::Yes) => {}
-            Ok(Posted::Later) => self.not_taken(index),
-            Err(why) => {
-                self.not_taken(index);
-                self.late.get_or_insert(crate::error::failed(why));
+            Ok(Posted::Yes) => return true,
+            Ok(Posted::Later) => {}
+            Err(why) => self.has_lost(why),
+        }
+        self.not_taken(index);
+        self.unposted.push(buffer);
+        false
+    }
+
+    /// Tries what the provider has not taken.
+    fn receive_all(&mut self) {
+        while let Some(buffer) = self.unposted.pop() {
+            if !self.receive(buffer) {
+                break;
             }
+        }
+    }
+
+    /// A message may be missing, and nobody knows of which peer: of one that has gone, or else all
+    /// pairs have failed.
+    pub(crate) fn has_lost(&mut self, why: String) {
+        if self.departure.is_none_or(|since| since.elapsed() > SETTLED) {
+            let why = || (Instant::now(), format!("a receive failed: {why}"));
+            self.lost.get_or_insert_with(why);
         }
     }
 
@@ -346,7 +377,7 @@ impl Hub {
                 Ok(Some(buffer)) => buffer,
                 Ok(None) => break,
                 Err(error) => {
-                    self.late.get_or_insert(error);
+                    self.has_broken(pe, error.to_string());
                     break;
                 }
             };
@@ -651,15 +682,21 @@ impl Hub {
 
     /// Lets the provider work, takes what has come, and sends. Says whether anything moved.
     pub(crate) fn pump(&mut self) -> bool {
+        if self.is_over {
+            return false;
+        }
         let mut events = std::mem::take(&mut self.events);
         if let Err(why) = self.net.events(&mut events) {
-            self.late.get_or_insert(crate::error::failed(why));
+            self.fail_all(&why);
         }
         let mut moved = !events.is_empty();
         for event in events.drain(..) {
             self.take_event(event);
         }
         self.events = events;
+        if !self.unposted.is_empty() {
+            self.receive_all();
+        }
         if !self.with_output.is_empty() {
             moved |= self.send_all();
         }
@@ -713,8 +750,9 @@ impl Hub {
         };
         match what {
             What::Receive(buffer) => {
-                if failed.is_none() {
-                    self.take_message(buffer, len);
+                match failed {
+                    Some(why) => self.has_lost(why),
+                    None => self.take_message(buffer, len),
                 }
                 self.receive(buffer);
             }
@@ -828,6 +866,13 @@ impl Hub {
         }
     }
 
+    /// The endpoint is of no use any more.
+    fn fail_all(&mut self, why: &str) {
+        self.is_over = true;
+        let others = (0..self.peers.len() as u32).filter(|&pe| pe != self.me());
+        others.collect::<Vec<_>>().into_iter().for_each(|pe| self.fail(pe, why.to_owned()));
+    }
+
     /// The pairs that have failed, with their errors.
     pub(crate) fn failed(&self) -> Vec<(u32, Error)> {
         let failed = self.peers.iter().filter(|peer| peer.has_failed());
@@ -867,6 +912,8 @@ impl Hub {
         while looks < LAST_LOOKS && self.pump() {
             looks += 1;
         }
+        // If a message is missing, it was this peer's.
+        (self.lost, self.departure) = (None, Some(Instant::now()));
         if !matches!(self.peers[pe as usize].state, State::Gone(_)) {
             self.end(pe, State::Gone(cause));
         }
@@ -874,13 +921,14 @@ impl Hub {
 
     /// Whether there is something to [settle](Self::settle).
     pub(crate) fn is_unsettled(&self) -> bool {
-        !self.broken.is_empty() || !self.doubtful.is_empty()
+        !self.broken.is_empty() || !self.doubtful.is_empty() || self.lost.is_some()
     }
 
     /// Finds out why operations have failed, or do not begin: their PEs have gone, or, after a
     /// while, the pairs have failed.
     pub(crate) fn settle(&mut self) {
         self.settle_doubtful();
+        self.settle_lost();
         for index in (0..self.broken.len()).rev() {
             // One that has gone is taken away with what it has sent, and perhaps others with it.
             let Some(&pe) = self.broken.get(index) else { continue };
@@ -893,6 +941,17 @@ impl Hub {
             } else if since.elapsed() > SETTLED {
                 self.fail(pe, why);
             }
+        }
+    }
+
+    /// A message may be missing. Where a PE has gone meanwhile, it was of that one.
+    fn settle_lost(&mut self) {
+        if self.lost.as_ref().is_none_or(|(since, _)| since.elapsed() < SETTLED) {
+            return;
+        }
+        (0..self.peers.len() as u32).for_each(|pe| self.look_at(pe));
+        if let Some((_, why)) = self.lost.take() {
+            self.fail_all(&why);
         }
     }
 
@@ -925,6 +984,11 @@ impl Hub {
     /// Looks whether a PE that a call waits for has gone.
     pub(crate) fn look_after(&mut self, pe: u32) {
         self.settle();
+        self.look_at(pe);
+    }
+
+    /// Looks whether a PE has gone.
+    fn look_at(&mut self, pe: u32) {
         if self.peers[pe as usize].is_alive()
             && let Some(cause) = self.seat.departed(pe as usize)
         {

@@ -62,7 +62,8 @@
 //!   that waits, so a late answer never writes to the caller's memory; the buffer is not used again
 //!   before the provider has given it back. An operation that fails makes the peer's state
 //!   uncertain: it is gone if the job says so within three seconds, and otherwise the pair has
-//!   failed.
+//!   failed. A receive that fails tells nothing of its sender: if no PE is gone by then, all pairs
+//!   have failed. They have at once where the completion queue itself fails.
 //! * O11. **Every wait ends.** A call that waits lets the provider work, serves others, and looks
 //!   whether its peer has gone, however much others send. A PE that waits for room to send still
 //!   serves, so no two PEs wait for each other. Whoever works on and on with the lock gives way to

@@ -350,7 +350,8 @@ impl Net {
         posted("fi_read", code)
     }
 
-    /// Makes progress, and gives what is complete. `take` gets each; says whether there was any.
+    /// Makes progress, and gives what is complete to `take`. An error is of the queue itself, which
+    /// is of no use any more.
     pub(crate) fn events(&mut self, take: &mut Vec<Event>) -> Result<(), String> {
         const MANY: usize = 16;
         let mut entries = [Entry { context: null_mut(), flags: 0, len: 0 }; MANY];
@@ -359,11 +360,8 @@ impl Net {
         // SAFETY: as above; there is room for so many.
         let count = unsafe { (ops.read)(self.cq, entries.as_mut_ptr().cast(), MANY) };
         match -count {
-            sys::EAGAIN => Ok(()),
-            sys::EAVAIL => {
-                self.failure(take);
-                Ok(())
-            }
+            sys::EAGAIN | sys::EINTR => Ok(()),
+            sys::EAVAIL => self.failure(take),
             error if error > 0 => Err(format!("fi_cq_read: error {error}")),
             _ => {
                 let came = &entries[..count as usize];
@@ -375,14 +373,17 @@ impl Net {
         }
     }
 
-    fn failure(&mut self, take: &mut Vec<Event>) {
+    fn failure(&mut self, take: &mut Vec<Event>) -> Result<(), String> {
         // SAFETY: zeros are a good entry; the queue is open. The text that the provider gives ends
         // with a zero.
         unsafe {
             let ops = &*(*self.cq).ops;
             let mut entry: ErrEntry = std::mem::zeroed();
-            if (ops.readerr)(self.cq, &mut entry, 0) != 1 {
-                return;
+            match (ops.readerr)(self.cq, &mut entry, 0) {
+                1 => {}
+                // It has been taken, or comes later.
+                error if matches!(-error, 0 | sys::EAGAIN | sys::EINTR) => return Ok(()),
+                error => return Err(format!("fi_cq_readerr: error {}", -error)),
             }
             let text = (ops.strerror)(self.cq, entry.prov_errno, entry.err_data, null_mut(), 0);
             let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };
@@ -390,6 +391,7 @@ impl Net {
             let why = format!("{error} ({})", text.to_string_lossy());
             take.push(Event::Failed { context: entry.context, why });
         }
+        Ok(())
     }
 
     /// Whether one may sleep on the [descriptor](Self::fd): it is readable when

@@ -45,6 +45,7 @@ pub(crate) const WAIT_NONE: c_int = 0;
 pub(crate) const WAIT_FD: c_int = 3;
 pub(crate) const GET_WAIT: c_int = 5;
 pub(crate) const ENABLE: c_int = 6;
+pub(crate) const EINTR: isize = 4;
 pub(crate) const EAGAIN: isize = 11;
 /// An entry with an error waits in the queue.
 pub(crate) const EAVAIL: isize = 259;
