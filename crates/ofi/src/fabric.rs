@@ -157,9 +157,7 @@ impl Ofi {
                 State::Alive | State::Broken(..) => hub = self.round(hub, pe, &mut patience),
             }
         };
-        if patience.waiting {
-            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.end_wait(&patience);
         result
     }
 
@@ -329,7 +327,25 @@ impl Ofi {
         }
         let sent = self.until(pe, |hub| Ok(hub.take_batch(batch).then_some(())));
         self.lock().drop_batch(batch);
+        self.until_returned(pe);
         sent.map(|_| ())
+    }
+
+    /// Waits until the provider reads no source any more for a peer that has ended.
+    fn until_returned(&self, pe: u32) {
+        let (mut hub, mut patience) = (self.lock(), Patience::default());
+        while hub.peer(pe).has_ended() && hub.peer(pe).borrowed > 0 {
+            hub = self.round(hub, pe, &mut patience);
+        }
+        drop(hub);
+        self.end_wait(&patience);
+    }
+
+    /// The call waits no more.
+    fn end_wait(&self, patience: &Patience) {
+        if patience.waiting {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// # Safety
@@ -548,6 +564,7 @@ impl Fabric for Ofi {
                 Ok(has.then_some(()))
             });
             result = result.and(quiet.map(|_| ()));
+            self.until_returned(*pe);
         }
         let told: Vec<u32> = goals.iter().map(|&(pe, _)| pe).collect();
         let mut hub = self.lock();
@@ -765,6 +782,36 @@ mod tests {
                 assert!(why.contains("a receive failed: the test says so"), "{why}");
                 assert!(words.put(1, 0, &[1; 8]).is_err());
             }
+        });
+    }
+
+    /// PE 1 takes nothing, and is said to have gone while a block is on its way to it. The source is
+    /// the provider's until it says otherwise.
+    #[test]
+    fn no_put_returns_while_its_source_is_read() {
+        const LEN: usize = 64 << 20;
+        on_two_pes(|job, shared| {
+            let words = job.window::<u64>(LEN / 8).unwrap();
+            job.barrier().unwrap();
+            if job.pe() == 1 {
+                return;
+            }
+            words.put(1, 0, &[1]).unwrap();
+            job.quiet().unwrap();
+            let stopped = shared[1].lock();
+            let source = vec![1u64; LEN / 8];
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while shared[0].lock().peer(1).borrowed == 0 {
+                        std::thread::yield_now();
+                    }
+                    shared[0].lock().departed(1, Cause::Exit(7));
+                });
+                _ = words.put(1, 0, &source);
+            });
+            let mut hub = shared[0].lock();
+            assert!(hub.peer(1).has_ended() && hub.peer(1).borrowed == 0);
+            drop((hub, stopped));
         });
     }
 }

@@ -114,6 +114,9 @@ pub(crate) struct Hub {
     broken: Vec<u32>,
     /// Peers to which something is being sent, and nothing has passed yet.
     doubtful: Vec<u32>,
+    /// Peers that have ended, and since when, while the provider still reads for them what is the
+    /// program's.
+    borrowers: Vec<(u32, Instant)>,
     /// Whether a pair has ever failed, for threads without the lock.
     pub(crate) has_failed: Arc<AtomicBool>,
     /// Buffers for messages that the provider has not taken yet.
@@ -160,6 +163,7 @@ impl Hub {
             awaited: Vec::new(),
             broken: Vec::new(),
             doubtful: Vec::new(),
+            borrowers: Vec::new(),
             has_failed: Arc::default(),
             unposted: Vec::new(),
             lost: None,
@@ -458,8 +462,8 @@ impl Hub {
         let peers = &mut self.peers;
         self.awaited.retain(|&pe| {
             let peer = &mut peers[pe as usize];
-            peer.is_awaited =
-                if peer.has_failed() { !told.contains(&pe) } else { !peer.is_quiet() };
+            let is_open = if peer.has_failed() { !told.contains(&pe) } else { !peer.is_quiet() };
+            peer.is_awaited = is_open || peer.borrowed > 0;
             peer.is_awaited
         });
     }
@@ -606,7 +610,10 @@ impl Hub {
         // by the caller.
         match unsafe { self.net.write((from, len, desc), number, place, context) } {
             Ok(Posted::Yes) => {
-                self.peers[to.pe as usize].writes += 1;
+                let borrows = self.borrows(buffer);
+                let peer = &mut self.peers[to.pe as usize];
+                peer.writes += 1;
+                peer.borrowed += usize::from(borrows);
                 if let Some(batch) = self.batches.get_mut(&batch) {
                     batch.left += 1;
                 }
@@ -622,6 +629,12 @@ impl Hub {
             self.give_back(buffer);
         }
         Ok(false)
+    }
+
+    /// Whether the provider reads the program's memory by a write that has this buffer, and no
+    /// registration ends that.
+    fn borrows(&self, buffer: Option<(Buffer, Size)>) -> bool {
+        buffer.is_none() && !self.net.needs_local()
     }
 
     /// Starts a read of at most [`COPIED`] bytes; false where that has to be tried again.
@@ -709,7 +722,12 @@ impl Hub {
 
     /// Whether nothing has come, so that the next thing that comes ends a sleep.
     pub(crate) fn may_sleep(&mut self) -> bool {
-        self.net.may_sleep()
+        self.is_over || self.net.may_sleep()
+    }
+
+    /// Whether nothing comes any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Whether the provider may have to be called though nothing comes.
@@ -765,10 +783,12 @@ impl Hub {
                 }
             }
             What::Write { pe, buffer, batch, generation } => {
+                let borrows = self.borrows(buffer);
                 if let Some(buffer) = buffer {
                     self.give_back(buffer);
                 }
                 let peer = &mut self.peers[pe as usize];
+                peer.borrowed -= usize::from(borrows);
                 // It counts as failed until it is known why.
                 if !peer.has_ended() && failed.is_none() {
                     peer.writes -= 1;
@@ -885,6 +905,9 @@ impl Hub {
         self.small.lose(lost);
         self.large.lose(lost.min(32));
         let peer = &mut self.peers[pe as usize];
+        if peer.borrowed > 0 {
+            self.borrowers.push((pe, Instant::now()));
+        }
         peer.end(state);
         if std::mem::take(&mut peer.asked) {
             self.unknown -= 1;
@@ -921,7 +944,10 @@ impl Hub {
 
     /// Whether there is something to [settle](Self::settle).
     pub(crate) fn is_unsettled(&self) -> bool {
-        !self.broken.is_empty() || !self.doubtful.is_empty() || self.lost.is_some()
+        !self.broken.is_empty()
+            || !self.doubtful.is_empty()
+            || self.lost.is_some()
+            || !self.borrowers.is_empty()
     }
 
     /// Finds out why operations have failed, or do not begin: their PEs have gone, or, after a
@@ -929,6 +955,7 @@ impl Hub {
     pub(crate) fn settle(&mut self) {
         self.settle_doubtful();
         self.settle_lost();
+        self.settle_borrowers();
         for index in (0..self.broken.len()).rev() {
             // One that has gone is taken away with what it has sent, and perhaps others with it.
             let Some(&pe) = self.broken.get(index) else { continue };
@@ -952,6 +979,27 @@ impl Hub {
         (0..self.peers.len() as u32).for_each(|pe| self.look_at(pe));
         if let Some((_, why)) = self.lost.take() {
             self.fail_all(&why);
+        }
+    }
+
+    /// No operation can be taken back from the provider, and no call returns while the provider
+    /// reads its source. One that keeps an operation for a peer that has ended gives it back when
+    /// its endpoint is closed. That is the end of all pairs, so it has some time before.
+    fn settle_borrowers(&mut self) {
+        let peers = &self.peers;
+        self.borrowers.retain(|&(pe, _)| peers[pe as usize].borrowed > 0);
+        let Some(late) = self.borrowers.iter_mut().find(|(_, since)| since.elapsed() > SETTLED)
+        else {
+            return;
+        };
+        late.1 = Instant::now();
+        let pe = late.0;
+        if self.shut() {
+            self.peers.iter_mut().for_each(|peer| peer.borrowed = 0);
+            self.fail_all(&format!(
+                "the provider did not give back what was being sent to PE {pe}, which had ended, \
+                 so this PE's endpoint was closed"
+            ));
         }
     }
 

@@ -60,10 +60,14 @@
 //! * O10. **Death.** When a PE is gone, nothing is sent to it, all that waits for it ends, and
 //!   registrations of sources end. A read goes to a buffer of the fabric and is copied by the call
 //!   that waits, so a late answer never writes to the caller's memory; the buffer is not used again
-//!   before the provider has given it back. An operation that fails makes the peer's state
-//!   uncertain: it is gone if the job says so within three seconds, and otherwise the pair has
-//!   failed. A receive that fails tells nothing of its sender: if no PE is gone by then, all pairs
-//!   have failed. They have at once where the completion queue itself fails.
+//!   before the provider has given it back. A write reads the caller's memory where it is not
+//!   copied. Its put or quiet does not return before a registration of the source has ended, or,
+//!   where the provider needs none, before the provider has given the write back. If that takes
+//!   longer than three seconds after the peer has gone, the endpoint is closed, and all pairs have
+//!   failed. An operation that fails makes the peer's state uncertain: it is gone if the job says
+//!   so within three seconds, and otherwise the pair has failed. A receive that fails tells nothing
+//!   of its sender: if no PE is gone by then, all pairs have failed. They have at once where the
+//!   completion queue itself fails.
 //! * O11. **Every wait ends.** A call that waits lets the provider work, serves others, and looks
 //!   whether its peer has gone, however much others send. A PE that waits for room to send still
 //!   serves, so no two PEs wait for each other. Whoever works on and on with the lock gives way to

@@ -242,6 +242,9 @@ impl Net {
         len: usize,
         access: u64,
     ) -> Result<Region, String> {
+        if self.ep.is_null() {
+            return Err("the endpoint is closed".into());
+        }
         let mut mr = null_mut();
         self.next_key += 1;
         // SAFETY: an open domain; the memory is as the caller promises.

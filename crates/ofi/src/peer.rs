@@ -150,6 +150,9 @@ pub(crate) struct Peer {
     /// Operations that the provider has not completed.
     pub(crate) writes: usize,
     pub(crate) others: usize,
+    /// Writes by which the provider reads memory of the program, which no registration keeps from
+    /// it. They count until the provider has given them back, also where the peer has ended.
+    pub(crate) borrowed: usize,
     /// Signals that wait until their blocks are visible.
     pub(crate) deferred: usize,
     pub(crate) pending: Pending,
@@ -181,6 +184,7 @@ impl Peer {
             keys_asked: Vec::new(),
             writes: 0,
             others: 0,
+            borrowed: 0,
             deferred: 0,
             pending: Pending::default(),
             signals: 0,

@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 /// How often a thread yields to those that wait for the lock, before it takes the lock again: they
 /// may not have a CPU.
@@ -78,6 +79,12 @@ impl Shared {
 
     /// Sleeps until something comes, for at most so many milliseconds. Says whether anything has.
     pub(crate) fn sleep(&self, mut hub: MutexGuard<'_, Hub>, most: i64) -> bool {
+        if hub.is_over() {
+            // Nothing comes any more, and nobody takes what the descriptors tell of.
+            drop(hub);
+            std::thread::sleep(Duration::from_millis(most as u64));
+            return false;
+        }
         if self.has_queue && !hub.may_sleep() {
             return true;
         }
