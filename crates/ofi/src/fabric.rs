@@ -725,9 +725,9 @@ mod tests {
 
     const PROVIDER: &str = "tcp;ofi_rxm";
 
-    /// Runs `f` on two PEs, which are threads, with what both share with their progress threads. PEs
+    /// Runs `f` on so many PEs, which are threads, with what both share with their progress threads. PEs
     /// that fail may return.
-    fn on_two_pes(f: impl Fn(Job, &[Arc<Shared>]) + Sync) {
+    fn on_pes(npes: usize, f: impl Fn(Job, &[Arc<Shared>]) + Sync) {
         if let Err(why) = crate::provider(Some(PROVIDER)) {
             return println!("SKIPPED: {why}");
         }
@@ -739,7 +739,7 @@ mod tests {
             made.lock().unwrap().push(fabric.shared.clone());
             Ok(Box::new(fabric) as Box<dyn Fabric>)
         });
-        let ran = Job::threads_with(&options, 2, |job| {
+        let ran = Job::threads_with(&options, npes, |job| {
             let shared = all.lock().unwrap().clone();
             f(job, &shared);
         });
@@ -749,7 +749,7 @@ mod tests {
     /// The progress thread leaves the PE to calls that poll. These let nothing move.
     #[test]
     fn calls_that_need_not_wait_are_no_polls() {
-        on_two_pes(|job, shared| {
+        on_pes(2, |job, shared| {
             let words = job.window::<u64>(8).unwrap();
             let far = words.remote(1 - job.pe(), 0).unwrap();
             far.store(1);
@@ -768,7 +768,7 @@ mod tests {
     /// Both PEs live, so nobody else says what has become of the message.
     #[test]
     fn a_receive_that_fails_ends_all_waits() {
-        on_two_pes(|job, shared| {
+        on_pes(2, |job, shared| {
             let words = job.window::<u64>(8).unwrap();
             job.barrier().unwrap();
             if job.pe() == 0 {
@@ -790,7 +790,7 @@ mod tests {
     #[test]
     fn no_put_returns_while_its_source_is_read() {
         const LEN: usize = 64 << 20;
-        on_two_pes(|job, shared| {
+        on_pes(2, |job, shared| {
             let words = job.window::<u64>(LEN / 8).unwrap();
             job.barrier().unwrap();
             if job.pe() == 1 {
@@ -812,6 +812,31 @@ mod tests {
             let mut hub = shared[0].lock();
             assert!(hub.peer(1).has_ended() && hub.peer(1).borrowed == 0);
             drop((hub, stopped));
+        });
+    }
+
+    /// PE 1 has stopped, and more is on its way to it than there are buffers.
+    #[test]
+    fn a_stopped_peer_keeps_no_buffers_from_others() {
+        on_pes(3, |job, shared| {
+            let words = job.window::<u64>(COPIED / 8).unwrap();
+            job.barrier().unwrap();
+            if job.pe() == 0 {
+                (1..3).for_each(|pe| words.put(pe, 0, &[1]).unwrap());
+                job.quiet().unwrap();
+                let block = vec![1u64; COPIED / 8];
+                let stopped = shared[1].lock();
+                std::thread::scope(|scope| {
+                    scope.spawn(|| (0..64).for_each(|_| words.put(1, 0, &block).unwrap()));
+                    while shared[0].lock().peer(1).held[1] < 16 {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                    (0..64).for_each(|_| words.put(2, 0, &block).unwrap());
+                    drop(stopped);
+                });
+            }
+            job.barrier().unwrap();
         });
     }
 }

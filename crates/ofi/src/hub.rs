@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 pub const COPIED: usize = 64 << 10;
 /// Receives that wait for messages.
 const RECEIVES: usize = 64;
+/// Small and large buffers, unless peers that have none need more.
+const BUFFERS: [usize; 2] = [1024, 32];
 /// Messages for a peer that wait to be sent, when calls that add one wait.
 const QUEUED: usize = 64;
 /// Signals of which it is not known whether the peer has done them, when calls that add one wait:
@@ -108,6 +110,8 @@ pub(crate) struct Hub {
     last: u64,
     small: Pool,
     large: Pool,
+    /// Whether an operation had to wait for a buffer, since somebody looked who has them.
+    lacks_buffers: bool,
     with_output: Vec<u32>,
     /// Peers for which a quiet may have to wait.
     awaited: Vec<u32>,
@@ -157,8 +161,9 @@ impl Hub {
             batches: HashMap::new(),
             answers: HashMap::new(),
             last: 0,
-            small: Pool::new(message::MOST, RECEIVES, 1024),
-            large: Pool::new(COPIED, 4, 32),
+            small: Pool::new(message::MOST, RECEIVES, BUFFERS[Size::Small as usize]),
+            large: Pool::new(COPIED, 4, BUFFERS[Size::Large as usize]),
+            lacks_buffers: false,
             with_output: Vec::new(),
             awaited: Vec::new(),
             broken: Vec::new(),
@@ -202,19 +207,43 @@ impl Hub {
         self.last
     }
 
-    fn buffer(&mut self, size: Size) -> Result<Option<Buffer>> {
-        let pool = match size {
+    fn pool(&mut self, size: Size) -> &mut Pool {
+        match size {
             Size::Small => &mut self.small,
             Size::Large => &mut self.large,
-        };
-        pool.take(&mut self.net).map_err(crate::error::failed)
+        }
     }
 
-    fn give_back(&mut self, (buffer, size): (Buffer, Size)) {
-        match size {
-            Size::Small => self.small.give_back(buffer),
-            Size::Large => self.large.give_back(buffer),
+    fn buffer(&mut self, size: Size) -> Result<Option<Buffer>> {
+        let Hub { small, large, net, .. } = self;
+        let pool = if size == Size::Small { small } else { large };
+        pool.take(net).map_err(crate::error::failed)
+    }
+
+    /// A buffer for an operation of a peer; nothing where that has to be tried again. One that has
+    /// stopped keeps its buffers. So no peer has more than half, and one that has none gets one,
+    /// whatever others keep.
+    fn buffer_for(&mut self, pe: u32, size: Size) -> Result<Option<Buffer>> {
+        let held = self.peers[pe as usize].held[size as usize];
+        let mut buffer = None;
+        if held < BUFFERS[size as usize] / 2 {
+            buffer = self.buffer(size)?;
+            if buffer.is_none() && held == 0 {
+                self.pool(size).lose(1);
+                buffer = self.buffer(size)?;
+            }
         }
+        match buffer {
+            Some(_) => self.peers[pe as usize].held[size as usize] += 1,
+            None => self.lacks_buffers = true,
+        }
+        Ok(buffer)
+    }
+
+    /// An operation of a peer does not need its buffer any more.
+    fn give_back(&mut self, pe: u32, (buffer, size): (Buffer, Size)) {
+        self.peers[pe as usize].held[size as usize] -= 1;
+        self.pool(size).give_back(buffer);
     }
 
     /// An operation, and what the provider knows it by.
@@ -377,7 +406,7 @@ impl Hub {
         let mut moved = false;
         while self.peers[pe as usize].is_alive() && !self.peers[pe as usize].queue.is_empty() {
             let Some(to) = self.address(pe) else { break };
-            let buffer = match self.buffer(Size::Small) {
+            let buffer = match self.buffer_for(pe, Size::Small) {
                 Ok(Some(buffer)) => buffer,
                 Ok(None) => break,
                 Err(error) => {
@@ -407,7 +436,7 @@ impl Hub {
                 Err(why) => self.has_broken(pe, why),
             }
             self.not_taken(index);
-            self.small.give_back(buffer);
+            self.give_back(pe, (buffer, Size::Small));
             break;
         }
         moved
@@ -596,7 +625,7 @@ impl Hub {
         let Some(number) = self.address(to.pe) else { return Ok(false) };
         let (from, desc, buffer) = if copied {
             let size = if len > message::MOST { Size::Large } else { Size::Small };
-            let Some(buffer) = self.buffer(size)? else { return Ok(false) };
+            let Some(buffer) = self.buffer_for(to.pe, size)? else { return Ok(false) };
             // SAFETY: the caller promises the source; the buffer is long enough, and nobody else's.
             unsafe { shm::copy(buffer.at, src, len) };
             (buffer.at.cast_const(), buffer.desc, Some((buffer, size)))
@@ -626,7 +655,7 @@ impl Hub {
         self.peers[to.pe as usize].pending.end(generation);
         self.not_taken(index);
         if let Some(buffer) = buffer {
-            self.give_back(buffer);
+            self.give_back(to.pe, buffer);
         }
         Ok(false)
     }
@@ -653,7 +682,7 @@ impl Hub {
         let Some(place) = self.key(from, len)? else { return Ok(false) };
         let Some(number) = self.address(from.pe) else { return Ok(false) };
         let size = if len > message::MOST { Size::Large } else { Size::Small };
-        let Some(buffer) = self.buffer(size)? else { return Ok(false) };
+        let Some(buffer) = self.buffer_for(from.pe, size)? else { return Ok(false) };
         let what = What::Read { pe: from.pe, buffer: (buffer, size), batch, to, len };
         let (index, context) = self.op(what);
         // SAFETY: buffer and operation are the hub's.
@@ -669,7 +698,7 @@ impl Hub {
             Err(why) => self.has_broken(from.pe, why),
         }
         self.not_taken(index);
-        self.give_back((buffer, size));
+        self.give_back(from.pe, (buffer, size));
         Ok(false)
     }
 
@@ -775,7 +804,7 @@ impl Hub {
                 self.receive(buffer);
             }
             What::Send { pe, buffer } => {
-                self.small.give_back(buffer);
+                self.give_back(pe, (buffer, Size::Small));
                 self.peers[pe as usize].others -= 1;
                 match failed {
                     Some(why) => self.has_broken(pe, why),
@@ -785,7 +814,7 @@ impl Hub {
             What::Write { pe, buffer, batch, generation } => {
                 let borrows = self.borrows(buffer);
                 if let Some(buffer) = buffer {
-                    self.give_back(buffer);
+                    self.give_back(pe, buffer);
                 }
                 let peer = &mut self.peers[pe as usize];
                 peer.borrowed -= usize::from(borrows);
@@ -802,7 +831,7 @@ impl Hub {
                     // SAFETY: the caller keeps the destination until the batch is done or dropped.
                     unsafe { shm::copy(to, buffer.0.at, len) };
                 }
-                self.give_back(buffer);
+                self.give_back(pe, buffer);
                 self.peers[pe as usize].others -= 1;
                 self.ended(pe, batch, failed);
             }
@@ -901,9 +930,9 @@ impl Hub {
 
     fn end(&mut self, pe: u32, state: State) {
         // What was started has buffers that may not come back.
-        let lost = self.peers[pe as usize].writes + self.peers[pe as usize].others;
-        self.small.lose(lost);
-        self.large.lose(lost.min(32));
+        let [small, large] = self.peers[pe as usize].held;
+        self.small.lose(small);
+        self.large.lose(large);
         let peer = &mut self.peers[pe as usize];
         if peer.borrowed > 0 {
             self.borrowers.push((pe, Instant::now()));
@@ -1033,6 +1062,10 @@ impl Hub {
     pub(crate) fn look_after(&mut self, pe: u32) {
         self.settle();
         self.look_at(pe);
+        if std::mem::take(&mut self.lacks_buffers) {
+            // Those of PEs that have gone are lost, and others take their place.
+            (0..self.peers.len() as u32).for_each(|pe| self.look_at(pe));
+        }
     }
 
     /// Looks whether a PE has gone.

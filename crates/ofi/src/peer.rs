@@ -150,8 +150,11 @@ pub(crate) struct Peer {
     /// Operations that the provider has not completed.
     pub(crate) writes: usize,
     pub(crate) others: usize,
+    /// Small and large buffers that its operations have. They count until the provider has given
+    /// them back, also where the peer has ended.
+    pub(crate) held: [usize; 2],
     /// Writes by which the provider reads memory of the program, which no registration keeps from
-    /// it. They count until the provider has given them back, also where the peer has ended.
+    /// it. They count as long, too.
     pub(crate) borrowed: usize,
     /// Signals that wait until their blocks are visible.
     pub(crate) deferred: usize,
@@ -184,6 +187,7 @@ impl Peer {
             keys_asked: Vec::new(),
             writes: 0,
             others: 0,
+            held: [0; 2],
             borrowed: 0,
             deferred: 0,
             pending: Pending::default(),
