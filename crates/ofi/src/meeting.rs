@@ -98,6 +98,8 @@ struct State {
     address: Vec<u8>,
     /// What could not be sent yet: to which PE, and whether it is a question.
     pending: Vec<(u32, bool)>,
+    /// PEs that could not be asked, and why.
+    refused: Vec<(u32, String)>,
     pause: Duration,
     since: Option<Instant>,
 }
@@ -162,21 +164,25 @@ impl Local {
         }
     }
 
-    /// Tries all that could not be told before. A failure of one keeps no other from being told.
-    fn try_pending(&self, state: &mut State) -> rustix::io::Result<()> {
-        let mut tried = Ok(());
+    /// Tries all that could not be told before. What fails is tried again, too: the system may have
+    /// lacked something for a while.
+    fn try_pending(&self, state: &mut State) {
         for (pe, asks) in std::mem::take(&mut state.pending) {
-            match self.tell(&state.address, pe, asks) {
-                Ok(true) => {}
-                Ok(false) => state.pending.push((pe, asks)),
-                Err(error) => tried = Err(error),
+            let told = self.tell(&state.address, pe, asks);
+            if !matches!(told, Ok(true)) {
+                state.pending.push((pe, asks));
+            }
+            // One that is not answered asks again.
+            if let Err(error) = told
+                && asks
+            {
+                state.refused.push((pe, format!("asking for its address: {error}")));
             }
         }
         if !state.pending.is_empty() {
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             state.since = Some(Instant::now());
         }
-        tried
     }
 
     /// What has come: from which PE, whether it asks, its address. Nothing where what came is not
@@ -221,14 +227,18 @@ impl Meeting for Local {
         let state = &mut *self.state();
         state.pending.push((pe, true));
         state.pause = Duration::ZERO;
-        self.try_pending(state).map_err(|error| system("asking for an address", error))
+        self.try_pending(state);
+        Ok(())
     }
 
     fn next(&self) -> Result<Option<News>> {
         let state = &mut *self.state();
         let is_due = state.since.is_none_or(|since| since.elapsed() >= state.pause);
         if !state.pending.is_empty() && is_due {
-            self.try_pending(state).map_err(|error| system("asking for an address", error))?;
+            self.try_pending(state);
+        }
+        if let Some((pe, why)) = state.refused.pop() {
+            return Ok(Some(News::Refused { pe, why }));
         }
         loop {
             match self.read() {
@@ -238,8 +248,7 @@ impl Meeting for Local {
                 Ok(Some((pe, asks, address))) => {
                     if asks {
                         state.pending.push((pe, false));
-                        let told = self.try_pending(state);
-                        told.map_err(|error| system("telling an address", error))?;
+                        self.try_pending(state);
                     }
                     return Ok(Some(News::Address { pe, address }));
                 }
@@ -290,6 +299,27 @@ mod tests {
             scope.spawn(|| assert_eq!(next(&first), (1, vec![1; 16])));
             assert_eq!(next(&second), (0, vec![0; 16]), "who asks tells its own");
             scope.spawn(|| while second.next().unwrap().is_some() {});
+        });
+    }
+
+    /// A PE to which nothing can be sent at all: here, as the address is too long for a datagram.
+    #[test]
+    fn an_error_belongs_to_its_question() {
+        let job = job();
+        let (one, two) = (local(job, 0), local(job, 1));
+        one.begin(&vec![0; 8 << 20]).unwrap();
+        one.ask(1).unwrap();
+        let Some(News::Refused { pe: 1, why }) = one.next().unwrap() else { panic!("it was told") };
+        assert!(why.contains("asking for its address"), "{why}");
+        one.begin(&[7; 16]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while one.next().unwrap() != Some(News::Address { pe: 1, address: vec![1; 16] }) {}
+            });
+            assert_eq!(next(&two), (0, vec![7; 16]), "it was asked again");
+            while !two.state().pending.is_empty() {
+                _ = two.next();
+            }
         });
     }
 
