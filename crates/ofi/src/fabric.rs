@@ -727,24 +727,35 @@ impl Drop for Ofi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meeting::Local;
+    use crate::meeting::{Local, News};
     use memonet_core::{Job, JobOptions};
+    use std::sync::mpsc::RecvTimeoutError;
 
     const PROVIDER: &str = "tcp;ofi_rxm";
 
     /// Runs `f` on so many PEs, which are threads, with what both share with their progress threads. PEs
     /// that fail may return.
     fn on_pes(npes: usize, f: impl Fn(Job, &[Arc<Shared>]) + Send + Sync + 'static) {
+        let ran = on_pes_by(|local| Box::new(local), npes, f);
+        assert_eq!(ran, Ok(()), "a PE has panicked, or something waits in vain");
+    }
+
+    fn on_pes_by(
+        meeting: fn(Local) -> Box<dyn Meeting>,
+        npes: usize,
+        f: impl Fn(Job, &[Arc<Shared>]) + Send + Sync + 'static,
+    ) -> std::result::Result<(), RecvTimeoutError> {
         if let Err(why) = crate::provider(Some(PROVIDER)) {
-            return println!("SKIPPED: {why}");
+            println!("SKIPPED: {why}");
+            return Ok(());
         }
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let all: Arc<Mutex<Vec<Arc<Shared>>>> = Arc::default();
             let made = all.clone();
             let options = JobOptions::new().fabric(move |seat: &Seat| {
-                let meeting = Local::new(Record::all_far(), seat.job(), seat.pe() as u32)?;
-                let fabric = Ofi::new(seat, Some(PROVIDER), Box::new(meeting))?;
+                let local = Local::new(Record::all_far(), seat.job(), seat.pe() as u32)?;
+                let fabric = Ofi::new(seat, Some(PROVIDER), meeting(local))?;
                 made.lock().unwrap().push(fabric.shared.clone());
                 Ok(Box::new(fabric) as Box<dyn Fabric>)
             });
@@ -752,10 +763,10 @@ mod tests {
                 let shared = all.lock().unwrap().clone();
                 f(job, &shared);
             });
-            _ = sender.send(ran.map(drop));
+            ran.unwrap();
+            _ = sender.send(());
         });
-        let ran = receiver.recv_timeout(Duration::from_secs(60));
-        ran.expect("a PE has panicked, or something waits in vain").unwrap();
+        receiver.recv_timeout(Duration::from_secs(60))
     }
 
     /// The progress thread leaves the PE to calls that poll. These let nothing move.
@@ -775,6 +786,63 @@ mod tests {
             job.barrier().unwrap();
             assert_ne!(polls(), before);
         });
+    }
+
+    /// Asks nobody, and has news of a PE that there is not, whenever it is looked for.
+    struct Chatter(Local, AtomicBool);
+
+    impl Meeting for Chatter {
+        fn record(&self) -> Record {
+            self.0.record()
+        }
+
+        fn job(&self) -> u64 {
+            self.0.job()
+        }
+
+        fn source(&self) -> std::net::IpAddr {
+            self.0.source()
+        }
+
+        fn begin(&self, address: &[u8]) -> Result<()> {
+            self.0.begin(address)
+        }
+
+        fn ask(&self, _: u32) -> Result<()> {
+            Ok(())
+        }
+
+        fn next(&self) -> Result<Option<News>> {
+            let has = !self.1.fetch_xor(true, Ordering::Relaxed);
+            Ok(has.then(|| News::Address { pe: u32::MAX, address: Vec::new() }))
+        }
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.fd()
+        }
+    }
+
+    /// In no round of the wait is there nothing to take.
+    #[test]
+    fn a_wait_for_a_pe_that_has_gone_ends_though_something_always_comes() {
+        let chatter = |local| Box::new(Chatter(local, AtomicBool::new(false))) as Box<dyn Meeting>;
+        let ran = on_pes_by(chatter, 2, |job, shared| {
+            if job.pe() == 1 {
+                std::panic::resume_unwind(Box::new("this PE ends here"));
+            } else {
+                let ofi = Ofi {
+                    shared: shared[0].clone(),
+                    progress: Mutex::default(),
+                    record: Record::all_far(),
+                    is_hardware: false,
+                    needs_local: false,
+                    most: 1 << 20,
+                };
+                let word = FarAddress { pe: 1, region: 0, offset: 0 };
+                assert!(ofi.fetch_op(word, 8, AtomicOp::Add, 1).is_err());
+            }
+        });
+        assert_ne!(ran, Err(RecvTimeoutError::Timeout));
     }
 
     /// Both PEs live, so nobody else says what has become of the message.
