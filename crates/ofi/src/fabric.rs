@@ -733,8 +733,7 @@ mod tests {
 
     const PROVIDER: &str = "tcp;ofi_rxm";
 
-    /// Runs `f` on so many PEs, which are threads, with what both share with their progress threads. PEs
-    /// that fail may return.
+    /// Runs `f` on so many PEs, which are threads, with what each shares with its progress thread.
     fn on_pes(npes: usize, f: impl Fn(Job, &[Arc<Shared>]) + Send + Sync + 'static) {
         let ran = on_pes_by(|local| Box::new(local), npes, f);
         assert_eq!(ran, Ok(()), "a PE has panicked, or something waits in vain");
@@ -865,8 +864,8 @@ mod tests {
         });
     }
 
-    /// PE 1 takes nothing, and is said to have gone while a block is on its way to it. The source is
-    /// the provider's until it says otherwise.
+    /// PE 1 takes nothing, and is said to have gone while a block is on its way to it. The provider
+    /// reads the source until it says otherwise.
     #[test]
     fn no_put_returns_while_its_source_is_read() {
         const LEN: usize = 64 << 20;

@@ -1022,13 +1022,18 @@ impl Hub {
             return;
         };
         late.1 = Instant::now();
-        let pe = late.0;
-        if self.shut() {
+        let why = format!(
+            "the provider did not give back what was being sent to PE {}, which had ended, so this \
+             PE's endpoint was closed",
+            late.0
+        );
+        let is_shut = self.shut();
+        self.fail_all(&why);
+        if is_shut {
             self.peers.iter_mut().for_each(|peer| peer.borrowed = 0);
-            self.fail_all(&format!(
-                "the provider did not give back what was being sent to PE {pe}, which had ended, \
-                 so this PE's endpoint was closed"
-            ));
+        } else {
+            // The provider may still give it back by itself.
+            self.is_over = false;
         }
     }
 
@@ -1077,8 +1082,8 @@ impl Hub {
         }
     }
 
-    /// Closes the endpoint: from then on the provider touches no memory of an operation. False where
-    /// the provider refuses.
+    /// Closes the endpoint: from then on the provider touches no memory of an operation. False
+    /// where the provider refuses.
     fn shut(&mut self) -> bool {
         // Some providers bind registrations to the endpoint, and do not close it before these.
         // First those by which others reach this PE: no operation of its own needs them.
