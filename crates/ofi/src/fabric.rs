@@ -12,15 +12,16 @@ use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, Signal, 
 use memonet_core::unstable::shm::{self, AtomicOp};
 use memonet_core::unstable::{Seat, monotonic};
 use memonet_core::{Access, Cause, Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Looks in vain before a call sleeps, where each PE has a CPU.
 const SPINS: u32 = 200;
-/// After so many rounds, a call looks whether its peer has gone, and gives the lock to others.
+/// After so many rounds, a call looks whether its peer has gone.
 const LOOKS: u32 = 64;
 /// The longest sleep of a call before it looks whether its peer has gone, in milliseconds.
 const LONGEST_NAP: i64 = 8;
@@ -77,7 +78,6 @@ impl Ofi {
             has_queue: hub.net.fd().is_some(),
             has_failed: hub.has_failed.clone(),
             hub: Mutex::new(hub),
-            locking: AtomicU32::new(0),
             me: seat.pe() as u32,
             crowded,
             process: AtomicI32::new(0),
@@ -124,7 +124,7 @@ impl Ofi {
                  the process that joined, or fork before that",
             ));
         }
-        let mut progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut progress = self.progress.lock();
         if progress.is_none() {
             *progress = Some(thread::start(self.shared.clone())?);
             self.shared.process.store(process, Ordering::Relaxed);
@@ -184,9 +184,8 @@ impl Ofi {
         // Threads that wait share CPUs, too.
         let alone = shared.waiting.load(Ordering::Relaxed) == 1 && !shared.crowded;
         let sleeps = !moved && (!alone || patience.vain > SPINS);
-        let looks = patience.rounds.is_multiple_of(LOOKS);
         // Also where others never stop sending.
-        if sleeps || looks {
+        if sleeps || patience.rounds.is_multiple_of(LOOKS) {
             hub.look_after(pe);
             if hub.seat.is_asked() {
                 let (seat, outstanding) = (hub.seat.clone(), hub.peer(pe).outstanding());
@@ -196,7 +195,8 @@ impl Ofi {
             }
         }
         if moved {
-            return if looks { shared.give_way(hub) } else { hub };
+            MutexGuard::bump(&mut hub);
+            return hub;
         }
         if shared.waiting.load(Ordering::Relaxed) > SLEEPERS {
             drop(hub);
@@ -605,7 +605,7 @@ impl Fabric for Ofi {
         }
         let shared = &*self.shared;
         shared.count_poll();
-        let Ok(mut hub) = shared.hub.try_lock() else { return false };
+        let Some(mut hub) = shared.hub.try_lock() else { return false };
         if hub.is_unsettled() {
             hub.settle();
         }
@@ -711,7 +711,7 @@ impl Fabric for Ofi {
 
 impl Drop for Ofi {
     fn drop(&mut self) {
-        let progress = self.progress.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let progress = self.progress.get_mut();
         let Some(progress) = progress.take() else { return };
         if self.shared.process.load(Ordering::Relaxed) != this_process() {
             // Thread and endpoint are the parent's.
@@ -755,11 +755,11 @@ mod tests {
             let options = JobOptions::new().fabric(move |seat: &Seat| {
                 let local = Local::new(Record::all_far(), seat.job(), seat.pe() as u32)?;
                 let fabric = Ofi::new(seat, Some(PROVIDER), meeting(local))?;
-                made.lock().unwrap().push(fabric.shared.clone());
+                made.lock().push(fabric.shared.clone());
                 Ok(Box::new(fabric) as Box<dyn Fabric>)
             });
             let ran = Job::threads_with(&options, npes, |job| {
-                let shared = all.lock().unwrap().clone();
+                let shared = all.lock().clone();
                 f(job, &shared);
             });
             ran.unwrap();

@@ -1,22 +1,19 @@
 //! What the PE's threads and the progress thread share.
 
 use crate::hub::Hub;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
-
-/// How often a thread yields to those that wait for the lock, before it takes the lock again: they
-/// may not have a CPU.
-const YIELDS: u32 = 16;
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
+    /// A thread that has it for long gives it to one that waits: that of the standard library is
+    /// not fair, and has no call for that.
     pub(crate) hub: Mutex<Hub>,
-    /// Threads that wait for the lock: whoever has it gives way to them between two looks.
-    pub(crate) locking: AtomicU32,
     /// The completion queue, where it has a descriptor, and the meeting.
     pub(crate) epoll: OwnedFd,
     pub(crate) has_queue: bool,
@@ -42,39 +39,9 @@ impl Shared {
         self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
-        match self.hub.try_lock() {
-            Ok(hub) => hub,
-            // A panic with the lock has been printed.
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait_for_lock(),
-        }
-    }
-
-    #[cold]
-    fn wait_for_lock(&self) -> MutexGuard<'_, Hub> {
-        self.locking.fetch_add(1, Ordering::Relaxed);
-        let hub = self.hub.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.locking.fetch_sub(1, Ordering::Relaxed);
-        hub
-    }
-
-    /// Whether a thread waits for the lock.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.locking.load(Ordering::Relaxed) > 0
-    }
-
-    /// Gives the lock to a thread that waits for it, if there is one. The lock is not fair: a
-    /// thread that takes it again at once would often keep it from one that has to be woken first.
-    pub(crate) fn give_way<'a>(&'a self, hub: MutexGuard<'a, Hub>) -> MutexGuard<'a, Hub> {
-        if !self.is_wanted() {
-            return hub;
-        }
-        drop(hub);
-        let looks = (0..YIELDS).take_while(|_| self.is_wanted());
-        looks.for_each(|_| std::thread::yield_now());
-        self.lock()
+        // A panic with the lock has been printed.
+        self.hub.lock()
     }
 
     /// Sleeps until something comes, for at most so many milliseconds. Says whether anything has.

@@ -10,6 +10,7 @@
 use crate::hub::Hub;
 use crate::shared::Shared;
 use memonet_core::Result;
+use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -109,25 +110,28 @@ fn polls(shared: &Shared, seen: &mut u32) -> bool {
 /// memory meanwhile wakes nobody: so this does.
 fn sleep(shared: &Shared) {
     let mut hub = shared.lock();
-    let more = take(shared, &mut hub);
+    let more = take(&mut hub);
     hub.take_addresses();
     hub.settle();
     if more {
         hub.seat.wake();
-        drop(shared.give_way(hub));
-        return;
+        return MutexGuard::unlock_fair(hub);
     }
     let most = if hub.is_busy() { BUSY } else { IDLE };
     if shared.sleep(hub, most) {
         let mut hub = shared.lock();
-        take(shared, &mut hub);
+        take(&mut hub);
         hub.seat.wake();
     }
 }
 
-/// Takes what has come; says whether there may be more. A call of the PE that has begun ends it.
-fn take(shared: &Shared, hub: &mut Hub) -> bool {
-    (0..LOOKS).all(|_| !shared.is_wanted() && hub.pump()) || shared.is_wanted()
+/// Takes what has come; says whether there may be more. Calls of the PE get the lock in between.
+fn take(hub: &mut MutexGuard<'_, Hub>) -> bool {
+    (0..LOOKS).all(|_| {
+        let moved = hub.pump();
+        MutexGuard::bump(hub);
+        moved
+    })
 }
 
 #[cfg(test)]

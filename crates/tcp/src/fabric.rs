@@ -16,10 +16,11 @@ use memonet_core::unstable::fabric::{
 };
 use memonet_core::unstable::shm::{self, AtomicOp};
 use memonet_core::{Access, Cause, Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fd::BorrowedFd;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Looks in vain after which waits of the library look at sockets in every [`RARELY`]th call only:
 /// these are calls of the system, and such a wait may be for near memory.
@@ -86,7 +87,7 @@ impl Tcp {
         if self.shared.used_by.load(Ordering::Relaxed) != 0 {
             return Err(forks::not_the_pe());
         }
-        let mut progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut progress = self.progress.lock();
         if progress.is_none() {
             *progress = Some(thread::start(self.shared.clone())?);
             self.shared.used_by.store(generation, Ordering::Relaxed);
@@ -505,7 +506,7 @@ impl Fabric for Tcp {
         // A forked child sends nothing. Whoever has the lock is about to send, or the wait does.
         if keeps_back
             && self.enter().is_ok()
-            && let Ok(mut hub) = self.shared.hub.try_lock()
+            && let Some(mut hub) = self.shared.hub.try_lock()
         {
             hub.write_all();
         }
@@ -531,7 +532,7 @@ impl Fabric for Tcp {
             return;
         }
         if !shared.sleeps.swap(true, Ordering::AcqRel) {
-            let progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let progress = self.progress.lock();
             progress.iter().for_each(Progress::watch);
         }
     }
@@ -550,7 +551,7 @@ impl Fabric for Tcp {
             && vain > OFTEN
             && !shared.polls.load(Ordering::Relaxed).is_multiple_of(RARELY);
         // Whoever has the lock does it.
-        let Some(mut hub) = (if skips { None } else { shared.hub.try_lock().ok() }) else {
+        let Some(mut hub) = (if skips { None } else { shared.hub.try_lock() }) else {
             return false;
         };
         if hub.is_unsettled() {
@@ -638,7 +639,7 @@ impl Fabric for Tcp {
 
 impl Drop for Tcp {
     fn drop(&mut self) {
-        let progress = self.progress.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let progress = self.progress.get_mut();
         let Some(progress) = progress.take() else { return };
         if self.shared.used_by.load(Ordering::Relaxed) != forks::generation() {
             // The thread is the parent's, and so are the streams.

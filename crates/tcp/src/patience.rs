@@ -4,8 +4,8 @@ use crate::hub::Hub;
 use crate::peer::Peer;
 use crate::shared::Shared;
 use memonet_core::unstable::monotonic;
+use parking_lot::MutexGuard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ impl Shared {
             }
         }
         if moved {
+            MutexGuard::bump(&mut hub);
             return hub;
         }
         if !sleeps {

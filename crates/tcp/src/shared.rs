@@ -2,11 +2,14 @@
 
 use crate::hub::Hub;
 use crate::pollers::Pollers;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
+    /// A thread that has it for long gives it to one that waits: that of the standard library is
+    /// not fair, and has no call for that.
     pub(crate) hub: Mutex<Hub>,
     pub(crate) pollers: Arc<Pollers>,
     /// Whether a pair has ever failed.
@@ -42,6 +45,6 @@ impl Shared {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
         // A panic with the lock has been printed; links check what they are given.
-        self.hub.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.hub.lock()
     }
 }
