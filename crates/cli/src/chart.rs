@@ -1,5 +1,5 @@
-//! What the figures of all commands have in common: their font, and the extent and the numbers of an
-//! axis.
+//! What the figures of all commands have in common: their font, and the extent and the numbers of
+//! an axis.
 
 use std::ops::Range;
 

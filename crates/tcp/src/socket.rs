@@ -20,9 +20,9 @@ pub(crate) const PIECES: usize = 32;
 const UNSENT_BYTES: libc::c_int = 128 << 10;
 
 /// How long nothing comes until the other end's kernel is asked whether the stream still exists,
-/// how long it may take to answer, and how often it is asked: a firewall may have forgotten a stream
-/// that was silent for minutes, and a PE that waits for a word sends nothing, so it would wait for
-/// ever. The kernel answers for a process that is stopped, too.
+/// how long it may take to answer, and how often it is asked: a firewall may have forgotten a
+/// stream that was silent for minutes, and a PE that waits for a word sends nothing, so it would
+/// wait for ever. The kernel answers for a process that is stopped, too.
 const SILENCE: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
 const QUESTIONS: u32 = 3;

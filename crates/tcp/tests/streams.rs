@@ -36,7 +36,8 @@ struct Exchange {
     only_down: bool,
     /// Whether all PEs are refused.
     closed: AtomicBool,
-    /// So many streams are lost before their acceptor is heard: its end is given out, the other not.
+    /// So many streams are lost before their acceptor is heard: its end is given out, the other
+    /// not.
     lost: AtomicU32,
     /// A second handle on each stream that was made, with the PE that asked.
     made: Mutex<Vec<(u32, u32, OwnedFd)>>,

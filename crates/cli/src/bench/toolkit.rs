@@ -28,7 +28,8 @@ pub struct Contender<'a> {
     series: String,
     /// Returns samples in the row's unit; none where this PE only takes part.
     run: Box<dyn FnMut() -> Result<Vec<f64>> + 'a>,
-    /// Whether it never gives a CPU away: where PEs share one, each of its steps takes a time slice.
+    /// Whether it never gives a CPU away: where PEs share one, each of its steps takes a time
+    /// slice.
     polls: bool,
 }
 

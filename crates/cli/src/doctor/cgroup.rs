@@ -21,8 +21,8 @@ impl Limit {
         self.files(&own).into_iter().filter_map(number).min()
     }
 
-    /// The files that may hold it, from /proc/self/cgroup. A container may not see the folders below
-    /// the top; what holds for it stands at the top then.
+    /// The files that may hold it, from /proc/self/cgroup. A container may not see the folders
+    /// below the top; what holds for it stands at the top then.
     fn files(&self, own: &str) -> Vec<PathBuf> {
         let of_line = |line: &str| {
             let mut fields = line.splitn(3, ':');

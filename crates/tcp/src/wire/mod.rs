@@ -90,10 +90,11 @@
 //!   it as in S1.
 //!
 //! The first stream with a hello from its acceptor becomes the link, and there is no second: by S1
-//! and S2, when both ask, the higher PE answers the lower one's and drops its own, on which nothing
-//! was sent; the lower PE says hello on the other one only if its own was refused. A stream that
-//! ends before its hello was never one: whoever asked for it asks again. So does its acceptor, which
-//! has heard nothing on it and said nothing but hello: the other end may have given the stream up.
+//! and S2, when both ask, the higher PE answers the lower one's and drops its own, on which
+//! nothing was sent; the lower PE says hello on the other one only if its own was refused. A
+//! stream that ends before its hello was never one: whoever asked for it asks again. So does its
+//! acceptor, which has heard nothing on it and said nothing but hello: the other end may have
+//! given the stream up.
 
 mod apply;
 mod inbox;

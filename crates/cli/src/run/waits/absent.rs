@@ -1,7 +1,7 @@
 //! Which PEs have not done what waits need.
 //!
-//! Waits of one *meeting* (a phase of a barrier, or a call of a team) need the same PEs, so all that
-//! is known of a meeting is put together once, however many PEs wait in it.
+//! Waits of one *meeting* (a phase of a barrier, or a call of a team) need the same PEs, so all
+//! that is known of a meeting is put together once, however many PEs wait in it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
