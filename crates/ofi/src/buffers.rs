@@ -16,7 +16,7 @@ pub(crate) struct Buffer {
 pub(crate) struct Pool {
     size: usize,
     lot: usize,
-    /// So many there may be.
+    /// So many may be in use, but for those that are granted beyond it.
     most: usize,
     made: usize,
     free: Vec<Buffer>,
@@ -34,12 +34,20 @@ impl Pool {
         Pool { size, lot, most, made: 0, free, regions, memory }
     }
 
-    /// A buffer, if one is free.
+    /// A buffer, if one may be taken.
     pub(crate) fn take(&mut self, net: &mut Net) -> Result<Option<Buffer>, String> {
-        if self.free.is_empty() && self.made < self.most {
+        if self.made - self.free.len() >= self.most {
+            return Ok(None);
+        }
+        self.grant(net).map(Some)
+    }
+
+    /// A buffer, however many are in use.
+    pub(crate) fn grant(&mut self, net: &mut Net) -> Result<Buffer, String> {
+        if self.free.is_empty() {
             self.grow(net)?;
         }
-        Ok(self.free.pop())
+        Ok(self.free.pop().expect("a lot was made"))
     }
 
     fn grow(&mut self, net: &mut Net) -> Result<(), String> {

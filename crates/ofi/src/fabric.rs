@@ -295,11 +295,9 @@ impl Ofi {
             let batch = if needed { hub.batch(pe, then, source, until_sent && !copied) } else { 0 };
             (batch, hub.fences)
         };
-        if let Some((at, _)) = then
-            && at != pe
-        {
-            // The signal is sent as soon as its block is visible, and may not pass the fence then.
-            // Where its PE has failed or gone, there is none.
+        if let Some((at, _)) = then {
+            // The signal is sent as soon as its block is visible, and may not pass the fence then,
+            // nor be one too many. Where its PE has failed or gone, there is none.
             _ = self.until(at, |hub| Ok(hub.is_ready(at, Way::Message, fence).then_some(())));
         }
         // While the call waits for the rest, and until the next one, the network has this to do.

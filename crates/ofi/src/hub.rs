@@ -125,6 +125,8 @@ pub(crate) struct Hub {
     pub(crate) has_failed: Arc<AtomicBool>,
     /// Buffers for messages that the provider has not taken yet.
     unposted: Vec<Buffer>,
+    /// Since when it has refused them, and why.
+    refused: Option<(Instant, String)>,
     /// Since when a message may be missing, and why. Nobody knows of which peer.
     lost: Option<(Instant, String)>,
     /// When a PE was last seen to have gone.
@@ -171,6 +173,7 @@ impl Hub {
             borrowers: Vec::new(),
             has_failed: Arc::default(),
             unposted: Vec::new(),
+            refused: None,
             lost: None,
             departure: None,
             is_over: false,
@@ -222,17 +225,18 @@ impl Hub {
 
     /// A buffer for an operation of a peer; nothing where that has to be tried again. One that has
     /// stopped keeps its buffers. So no peer has more than half, and one that has none gets one,
-    /// whatever others keep.
+    /// whatever others keep: beyond the limit there is at most one for each peer.
     fn buffer_for(&mut self, pe: u32, size: Size) -> Result<Option<Buffer>> {
         let held = self.peers[pe as usize].held[size as usize];
-        let mut buffer = None;
-        if held < BUFFERS[size as usize] / 2 {
-            buffer = self.buffer(size)?;
-            if buffer.is_none() && held == 0 {
-                self.pool(size).lose(1);
-                buffer = self.buffer(size)?;
+        let buffer = match held {
+            0 => {
+                let Hub { small, large, net, .. } = self;
+                let pool = if size == Size::Small { small } else { large };
+                Some(pool.grant(net).map_err(crate::error::failed)?)
             }
-        }
+            held if held < BUFFERS[size as usize] / 2 => self.buffer(size)?,
+            _ => None,
+        };
         match buffer {
             Some(_) => self.peers[pe as usize].held[size as usize] += 1,
             None => self.lacks_buffers = true,
@@ -274,7 +278,8 @@ impl Hub {
         match posted {
             Ok(Posted::Yes) => return true,
             Ok(Posted::Later) => {}
-            Err(why) => self.has_lost(why),
+            // It may be taken later: memory may be short.
+            Err(why) => _ = self.refused.get_or_insert_with(|| (Instant::now(), why)),
         }
         self.not_taken(index);
         self.unposted.push(buffer);
@@ -285,9 +290,10 @@ impl Hub {
     fn receive_all(&mut self) {
         while let Some(buffer) = self.unposted.pop() {
             if !self.receive(buffer) {
-                break;
+                return;
             }
         }
+        self.refused = None;
     }
 
     /// A message may be missing, and nobody knows of which peer: of one that has gone, or else all
@@ -929,13 +935,16 @@ impl Hub {
     }
 
     fn end(&mut self, pe: u32, state: State) {
-        // What was started has buffers that may not come back.
-        let [small, large] = self.peers[pe as usize].held;
-        self.small.lose(small);
-        self.large.lose(large);
         let peer = &mut self.peers[pe as usize];
-        if peer.borrowed > 0 {
-            self.borrowers.push((pe, Instant::now()));
+        // One that has failed may be said to have gone, too.
+        if !peer.has_ended() {
+            // What was started has buffers that may not come back.
+            let [small, large] = peer.held;
+            self.small.lose(small);
+            self.large.lose(large);
+            if peer.borrowed > 0 {
+                self.borrowers.push((pe, Instant::now()));
+            }
         }
         peer.end(state);
         if std::mem::take(&mut peer.asked) {
@@ -976,6 +985,7 @@ impl Hub {
         !self.broken.is_empty()
             || !self.doubtful.is_empty()
             || self.lost.is_some()
+            || self.refused.is_some()
             || !self.borrowers.is_empty()
     }
 
@@ -1002,6 +1012,9 @@ impl Hub {
 
     /// A message may be missing. Where a PE has gone meanwhile, it was of that one.
     fn settle_lost(&mut self) {
+        if let Some((_, why)) = self.refused.take_if(|(since, _)| since.elapsed() > SETTLED) {
+            self.fail_all(&format!("the provider takes no buffers for messages: {why}"));
+        }
         if self.lost.as_ref().is_none_or(|(since, _)| since.elapsed() < SETTLED) {
             return;
         }
@@ -1027,13 +1040,13 @@ impl Hub {
              PE's endpoint was closed",
             late.0
         );
-        let is_shut = self.shut();
+        let (is_shut, was_over) = (self.shut(), self.is_over);
         self.fail_all(&why);
         if is_shut {
             self.peers.iter_mut().for_each(|peer| peer.borrowed = 0);
         } else {
             // The provider may still give it back by itself.
-            self.is_over = false;
+            self.is_over = was_over;
         }
     }
 
@@ -1087,7 +1100,7 @@ impl Hub {
     fn shut(&mut self) -> bool {
         // Some providers bind registrations to the endpoint, and do not close it before these.
         // First those by which others reach this PE: no operation of its own needs them.
-        self.memory.clear();
+        self.memory.end_registrations();
         if self.net.shut() {
             return true;
         }

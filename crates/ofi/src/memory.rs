@@ -80,10 +80,10 @@ impl Memory {
         self.parts.remove(&region);
     }
 
-    /// All registrations end.
-    pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
-        self.parts.clear();
+    /// All registrations end. The memory stays in use.
+    pub(crate) fn end_registrations(&mut self) {
+        self.ranges.values_mut().for_each(|range| range.region = None);
+        self.parts.values_mut().for_each(|part| part.regions.clear());
     }
 
     /// Where `len` bytes are, for a PE that wants such access to them.

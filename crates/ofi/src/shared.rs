@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
-    /// A thread that has it for long gives it to one that waits: that of the standard library is
-    /// not fair, and has no call for that.
+    /// A thread that has it for long gives it to one that waits, for which the mutex of the standard
+    /// library has no call.
     pub(crate) hub: Mutex<Hub>,
     /// The completion queue, where it has a descriptor, and the meeting.
     pub(crate) epoll: OwnedFd,
@@ -40,7 +40,6 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
-        // A panic with the lock has been printed.
         self.hub.lock()
     }
 

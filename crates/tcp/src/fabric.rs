@@ -456,7 +456,7 @@ impl Fabric for Tcp {
     }
 
     fn fence(&self) -> Result<()> {
-        // W1 keeps order; this sends what is still here.
+        // W1 keeps order; this sends what is still here, as far as it goes at once.
         self.enter()?;
         self.lock().write_all();
         Ok(())

@@ -57,8 +57,8 @@ pub(crate) struct Hub {
     /// Streams that there are.
     open: usize,
     looks: u32,
-    /// What could not be returned to a caller, and the PE that it is about, if it is about one.
-    late: Option<(Option<u32>, Error)>,
+    /// What could not be returned to a caller: the first of each PE that it is about, and of none.
+    late: Vec<(Option<u32>, Error)>,
     /// Whether the progress thread sleeps, or is about to, until something comes.
     pub(crate) thread_sleeps: bool,
 }
@@ -85,7 +85,7 @@ impl Hub {
             active: None,
             open: 0,
             looks: 0,
-            late: None,
+            late: Vec::new(),
             thread_sleeps: false,
         })
     }
@@ -149,17 +149,20 @@ impl Hub {
 
     /// Keeps an error that cannot be returned for the next quiet.
     pub(crate) fn surface_later(&mut self, pe: Option<u32>, error: Error) {
-        self.late.get_or_insert((pe, error));
+        if self.late.iter().all(|(about, _)| *about != pe) {
+            self.late.push((pe, error));
+        }
     }
 
-    /// Such an error, once.
+    /// The first such error. The others are told with it, as those of one PE are.
     pub(crate) fn take_late(&mut self) -> Option<Error> {
-        self.late.take().map(|(_, error)| error)
+        self.late.drain(..).next().map(|(_, error)| error)
     }
 
-    /// Such an error, once, if it is about this PE.
+    /// Such an error, once, about this PE.
     pub(crate) fn take_late_of(&mut self, pe: u32) -> Option<Error> {
-        self.late.take_if(|(about, _)| *about == Some(pe)).map(|(_, error)| error)
+        let index = self.late.iter().position(|(about, _)| *about == Some(pe))?;
+        Some(self.late.remove(index).1)
     }
 
     /// The broker says nothing any more: whoever waits for a stream gets none.
@@ -229,7 +232,10 @@ impl Hub {
             }
             Err(ended) => {
                 self.read_rest(pe);
-                self.ended(pe, ended);
+                // Reading may have found its end, too.
+                if self.existing(pe).is_some_and(|peer| peer.socket.is_some()) {
+                    self.ended(pe, ended);
+                }
                 true
             }
         }
@@ -296,12 +302,13 @@ impl Hub {
         match peer.read(&mut self.buffer, &self.memory) {
             Ok(None) => false,
             Ok(Some(Came { memory, refused, .. })) => {
-                if refused && peer.link.was_write_refused() {
-                    self.late.get_or_insert_with(|| (Some(pe), crate::errors::refused(pe)));
-                }
+                let was_refused = refused && peer.link.was_write_refused();
                 if peer.aside.is_some() && peer.link.is_greeted() {
                     // S2: its own is there.
                     peer.aside = None;
+                }
+                if was_refused {
+                    self.surface_later(Some(pe), crate::errors::refused(pe));
                 }
                 if memory {
                     self.seat.wake();
@@ -619,7 +626,7 @@ impl Hub {
         for peer in self.peers.iter_mut().flatten().filter(|peer| peer.socket.is_some()) {
             peer.link.close();
             // A peer that cannot be told sees the end of the stream.
-            let _ = peer.write();
+            while let Ok(true) = peer.write() {}
         }
     }
 }

@@ -228,7 +228,7 @@ impl LocalBroker {
         loop {
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
-                // Whose it is cannot be read. It stays in the queue.
+                // Whose it is, if there is one, cannot be read. It stays in the queue.
                 Err(answer @ (Errno::MFILE | Errno::NFILE)) => {
                     let since = *state.starves_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE {
@@ -236,7 +236,10 @@ impl LocalBroker {
                     }
                     return Ok(());
                 }
-                Err(_) => return Ok(()),
+                Err(_) => {
+                    state.starves_since = None;
+                    return Ok(());
+                }
             };
             state.starves_since = None;
             let watched = epoll::add(&self.epoll, &socket, EventData::new_u64(0), EventFlags::IN);

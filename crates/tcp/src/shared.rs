@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
-    /// A thread that has it for long gives it to one that waits: that of the standard library is
-    /// not fair, and has no call for that.
+    /// A thread that has it for long gives it to one that waits, for which the mutex of the standard
+    /// library has no call.
     pub(crate) hub: Mutex<Hub>,
     pub(crate) pollers: Arc<Pollers>,
     /// Whether a pair has ever failed.
@@ -44,7 +44,7 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
-        // A panic with the lock has been printed; links check what they are given.
+        // One that panicked with the lock has printed that; links check what they are given.
         self.hub.lock()
     }
 }

@@ -32,6 +32,8 @@ pub struct Effort {
     pub rounds: usize,
     /// Whether fewer rounds suffice where a round takes long.
     pub quick: bool,
+    /// CPUs that the PEs of a host may use together. A PE that is bound sees its own alone.
+    pub cpus: usize,
 }
 
 /// A quick row that has lasted so long begins no further round: on a loaded machine, a round may

@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 
+use memonet_core::unstable::launch::available_cpus;
+
 use super::hosts::Hosts;
 use super::row::{Effort, Row};
 use super::stats::{Better, Record, Sample};
@@ -117,7 +119,7 @@ impl Spec {
     /// How long the rows are measured.
     pub fn effort(&self, quick: bool) -> Effort {
         let Rounds { full, quick: few } = self.rounds;
-        Effort { rounds: if quick { few } else { full }, quick }
+        Effort { rounds: if quick { few } else { full }, quick, cpus: available_cpus() }
     }
 
     /// The rows of this specification, in the order of the table.

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use memonet::{Job, Window};
-use memonet_core::unstable::launch::available_cpus;
 
 use super::row::{Effort, Ground, Row};
 use super::stats::{LIBRARY, Record, thin};
@@ -58,6 +57,12 @@ impl<'a> Bench<'a> {
         Self { ground: Some(ground), ..Self::new(job, effort) }
     }
 
+    /// Whether each PE has a CPU.
+    pub fn have_cpus(&self) -> bool {
+        let hosts = self.ground.as_ref().map_or(1, |ground| ground.hosts);
+        self.job.npes() <= self.effort.cpus * hosts
+    }
+
     /// The first PE of the second host, if there is one.
     pub fn far_peer(&self) -> Option<usize> {
         let hosts = self.ground.as_ref().map_or(1, |ground| ground.hosts);
@@ -78,9 +83,9 @@ impl<'a> Bench<'a> {
     /// alike. Every other round runs backwards, so that no contender always comes first.
     pub fn interleave(&mut self, row: &Row, contenders: &mut [Contender<'_>]) -> Result<()> {
         let begun = Instant::now();
-        let shared = self.job.npes() > available_cpus();
+        let may_poll = self.have_cpus();
         let mut contenders: Vec<&mut Contender<'_>> =
-            contenders.iter_mut().filter(|contender| !(shared && contender.polls)).collect();
+            contenders.iter_mut().filter(|contender| may_poll || !contender.polls).collect();
         for round in 0..self.effort.rounds {
             if round > 0 && self.is_over(begun)? {
                 break;

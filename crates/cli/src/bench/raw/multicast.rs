@@ -6,7 +6,6 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memonet::{Job, Window};
-use memonet_core::unstable::launch::available_cpus;
 
 use crate::bench::raw;
 
@@ -37,19 +36,19 @@ pub struct RawMulticast<'a> {
 }
 
 impl<'a> RawMulticast<'a> {
-    fn bytes(job: &Job) -> usize {
-        if job.npes() > available_cpus() { BYTES_OF_TURNS } else { BYTES }
+    fn bytes(have_cpus: bool) -> usize {
+        if have_cpus { BYTES } else { BYTES_OF_TURNS }
     }
 
     /// Words of the window that it needs.
-    pub fn words(job: &Job) -> usize {
-        Self::bytes(job) / size_of::<u64>() + job.npes() * LINE
+    pub fn words(job: &Job, have_cpus: bool) -> usize {
+        Self::bytes(have_cpus) / size_of::<u64>() + job.npes() * LINE
     }
 
     /// `None` where PE 0 is far. The words of the window must be 0 before all PEs call this.
-    pub fn new(job: &Job, words: &'a Window<u64>) -> Option<Self> {
+    pub fn new(job: &Job, words: &'a Window<u64>, have_cpus: bool) -> Option<Self> {
         let base = super::near(job, words, 0)?;
-        let bytes = Self::bytes(job);
+        let bytes = Self::bytes(have_cpus);
         // SAFETY: words behind the ring, in a window that is borrowed for `'a`. All PEs access them
         // as 64 bits.
         let word = |number: usize| unsafe {
@@ -63,7 +62,7 @@ impl<'a> RawMulticast<'a> {
             at: Cell::new(0),
             seen: Cell::new(0),
             reader: job.pe().checked_sub(1),
-            yields: job.npes() > available_cpus(),
+            yields: !have_cpus,
         })
     }
 

@@ -80,7 +80,7 @@ fn raw_pair<const PAUSE: bool>(
 fn group(bench: &mut Bench<'_>, row: &Row, busy: bool) -> Result<()> {
     let job = bench.job;
     let ended = job.window::<u64>(1)?;
-    let variants = variants(busy, job.npes());
+    let variants = variants(busy, bench.have_cpus());
     let memory = job.window::<u32>(WORDS * variants.len())?;
     let parts: Option<Vec<*mut u32>> =
         (0..job.npes()).map(|pe| raw::near(bench.job, &memory, pe)).collect();
@@ -107,7 +107,7 @@ fn group(bench: &mut Bench<'_>, row: &Row, busy: bool) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-fn variants(busy: bool, pes: usize) -> Vec<(&'static str, Shape, Idle)> {
+fn variants(busy: bool, have_cpus: bool) -> Vec<(&'static str, Shape, Idle)> {
     use Shape::{Central, Dissemination};
     let mut variants = vec![
         ("central counter, futex", Central, Idle::Futex(0)),
@@ -127,7 +127,7 @@ fn variants(busy: bool, pes: usize) -> Vec<(&'static str, Shape, Idle)> {
     } else {
         variants.push(("central counter, yield", Central, Idle::Yield));
         variants.push(("dissemination, yield", Dissemination, Idle::Yield));
-        if pes <= memonet::unstable::launch::available_cpus() {
+        if have_cpus {
             variants.push(("central counter, spin", Central, Idle::Spin));
             variants.push(("dissemination, spin", Dissemination, Idle::Spin));
         }

@@ -224,7 +224,9 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
     let mut channel = channel(job, 0)?;
     let len = row.size / size_of::<u64>();
     let blocks = (bench.effort.of(BYTES) / row.size).max(4);
-    let (memory, words) = (job.window::<u64>(len)?, job.window::<u64>(RawMulticast::words(job))?);
+    let have_cpus = bench.have_cpus();
+    let (memory, words) =
+        (job.window::<u64>(len)?, job.window::<u64>(RawMulticast::words(job, have_cpus))?);
     memory.fill(0..len, 3);
     let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
     let copied = RefCell::new(vec![0u64; len]);
@@ -245,7 +247,7 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
         })
         .map(rate)
     })];
-    if let Some(ring) = RawMulticast::new(job, &words) {
+    if let Some(ring) = RawMulticast::new(job, &words, have_cpus) {
         let (block, copied) = (&block, &copied);
         contenders.push(Contender::limit("a bare ring between as many", move || {
             sampled(job, blocks, || match (me, in_place) {
