@@ -19,22 +19,22 @@ pub(crate) const PIECES: usize = 32;
 /// gave 2.8 and 2.3.
 const UNSENT_BYTES: libc::c_int = 128 << 10;
 
-/// How long nothing comes until the other end's kernel is asked whether the stream still exists,
-/// how long it may take to answer, and how often it is asked: a firewall may have forgotten a
-/// stream that was silent for minutes, and a PE that waits for a word sends nothing, so it would
-/// wait for ever. The kernel answers for a process that is stopped, too.
-const SILENCE: Duration = Duration::from_secs(30);
-const ANSWER: Duration = Duration::from_secs(10);
-const QUESTIONS: u32 = 3;
+/// How long nothing passes until the other end's kernel is asked whether the stream still exists:
+/// a firewall may forget a stream that is silent for minutes. And how often it is asked in vain
+/// until the stream is over: a PE that waits for a word sends nothing, and would wait for ever. All
+/// questions take a quarter of an hour, as the kernel tries so long to send. It answers for a
+/// process that is stopped, too.
+const SILENCE: Duration = Duration::from_secs(60);
+const QUESTIONS: u32 = 15;
 
 /// Prepares a socket for records and blocks: each leaves at once, and few wait to be sent. A stream
-/// that is cut without a word ends.
+/// that is cut without a word ends some time.
 pub fn prepare(socket: &impl AsFd) {
     // Not all sockets have these, nor need them: those of tests are no TCP.
     let _ = sockopt::set_tcp_nodelay(socket, true);
     let _ = sockopt::set_socket_keepalive(socket, true);
     let _ = sockopt::set_tcp_keepidle(socket, SILENCE);
-    let _ = sockopt::set_tcp_keepintvl(socket, ANSWER);
+    let _ = sockopt::set_tcp_keepintvl(socket, SILENCE);
     let _ = sockopt::set_tcp_keepcnt(socket, QUESTIONS);
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
     let (value, len) = (&UNSENT_BYTES as *const libc::c_int, size_of::<libc::c_int>());
