@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
-    /// A thread that has it for long gives it to one that waits, for which the mutex of the standard
-    /// library has no call.
+    /// A thread that has it for long gives it to one that waits, for which the mutex of the
+    /// standard library has no call.
     pub(crate) hub: Mutex<Hub>,
     /// The completion queue, where it has a descriptor, and the meeting.
     pub(crate) epoll: OwnedFd,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
-    /// A thread that has it for long gives it to one that waits, for which the mutex of the standard
-    /// library has no call.
+    /// A thread that has it for long gives it to one that waits, for which the mutex of the
+    /// standard library has no call.
     pub(crate) hub: Mutex<Hub>,
     pub(crate) pollers: Arc<Pollers>,
     /// Whether a pair has ever failed.

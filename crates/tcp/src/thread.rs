@@ -1,11 +1,12 @@
 //! The progress thread: it works while no thread of the PE does.
 //!
-//! While the PE polls, in waits of the library or in calls that wait, the thread sleeps on a clock,
-//! for a millisecond at a time: if it slept on the sockets, each message would wake it, and it
-//! would take the CPU from the thread that polls. Each time it wakes, it takes what has come, and
-//! sends what the PE has not sent: so what was started is visible after a bounded time, whatever the PE does then. After a
-//! millisecond in which the PE has not polled, or when a thread of the PE goes to sleep on its
-//! doorbell, it sleeps on the sockets, until one of these ends its sleep:
+//! While the PE polls, in waits of the library or in calls that wait, the thread sleeps on a
+//! clock, for a millisecond at a time: if it slept on the sockets, each message would wake it, and
+//! it would take the CPU from the thread that polls. Each time it wakes, it takes what has come,
+//! and sends what the PE has not sent: so what was started is visible after a bounded time,
+//! whatever the PE does then. After a millisecond in which the PE has not polled, or when a thread
+//! of the PE goes to sleep on its doorbell, it sleeps on the sockets, until one of these ends its
+//! sleep:
 //!
 //! * something comes: it applies that, and sleeps there again, unless the PE has polled and no
 //!   thread has gone to sleep after that. If a thread of the PE sleeps in a wait, it is woken,
