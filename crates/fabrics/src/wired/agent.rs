@@ -204,7 +204,7 @@ impl Watch {
                 listen(mesh.events(), pidfd, number)?;
             }
             let seat = switchboard.seat(process.pe)?;
-            successor::name(&seat, process.own, &id)?;
+            successor::name(&seat, process.own, &id, process.pe)?;
             places.push(seat);
         }
         for ((_, guest), seat) in guests.iter().zip(&places) {

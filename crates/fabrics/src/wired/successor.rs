@@ -13,9 +13,11 @@ fn prefix(pid: u32) -> Vec<u8> {
     format!("memonet-seat-{pid}-").into_bytes()
 }
 
-/// Names a PE's end of its channel.
-pub fn name(channel: &OwnedFd, pid: u32, job: &[u8; 16]) -> Result<()> {
-    let name = [prefix(pid), format!("{:032x}", u128::from_le_bytes(*job)).into_bytes()].concat();
+/// Names a PE's end of its channel. The PE's number keeps names apart: processes of several PID
+/// namespaces may have one number, and those that have ended early have none, which is 0.
+pub fn name(channel: &OwnedFd, pid: u32, job: &[u8; 16], pe: u32) -> Result<()> {
+    let rest = format!("{:032x}-{pe}", u128::from_le_bytes(*job));
+    let name = [prefix(pid), rest.into_bytes()].concat();
     SocketAddrUnix::new_abstract_name(&name)
         .and_then(|name| bind(channel, &name))
         .map_err(|e| system("naming a channel", e, "PEs of several hosts need Unix sockets"))
@@ -48,11 +50,18 @@ mod tests {
     #[test]
     fn only_a_channel_of_this_process_is_found() {
         let ((a, _a), (b, _b)) = (post::pair().unwrap(), post::pair().unwrap());
-        name(&a, std::process::id() + 1, &[1; 16]).unwrap();
+        name(&a, std::process::id() + 1, &[1; 16], 0).unwrap();
         assert!(left().is_none());
-        name(&b, std::process::id(), &[1; 16]).unwrap();
+        name(&b, std::process::id(), &[1; 16], 1).unwrap();
         // Both own the descriptor now.
         let found = std::mem::ManuallyDrop::new(left().unwrap());
         assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&*found), std::os::fd::AsRawFd::as_raw_fd(&b));
+    }
+
+    #[test]
+    fn processes_with_one_number_have_channels_of_their_own() {
+        let ((a, _a), (b, _b)) = (post::pair().unwrap(), post::pair().unwrap());
+        name(&a, 0, &[2; 16], 0).unwrap();
+        name(&b, 0, &[2; 16], 1).unwrap();
     }
 }
