@@ -100,6 +100,23 @@ def _by_name(function):
     )
 
 
+# Seconds in which a job ends its PEs, before it is killed.
+_ENDS_IN = 10.0
+
+
+def _end(process):
+    """Ends a job whose output nobody reads any more. The pipe is closed, as PEs cannot end while they
+    wait for room in a full one."""
+    process.terminate()
+    try:
+        process.stdout.close()
+        process.wait(_ENDS_IN)
+    except BaseException:
+        # The time has passed, or this is a second Ctrl-C.
+        process.kill()
+        process.wait()
+
+
 def _run(arguments, echo):
     """Runs a command, and shows its output as it comes. Gives its last lines."""
     with subprocess.Popen(
@@ -113,8 +130,7 @@ def _run(arguments, echo):
                     print(line, end="")
             status = process.wait()
         except BaseException:
-            process.terminate()
-            process.wait()
+            _end(process)
             raise
     if status != 0:
         raise LaunchError(status, "".join(last))

@@ -617,6 +617,32 @@ def test_launch(capsys, tmp_path):
         memonet.launch(body, 2, options="--watch")
 
 
+@pytest.mark.parametrize("launch", ["launch", "simulate"])
+def test_ctrl_c_ends_a_launch_that_prints_much(launch):
+    """Also a job that nobody reads any more."""
+    start = {"launch": "memonet.launch(floods, 2)", "simulate": 'memonet.simulate(floods, "rdma-100g", 2)'}
+    program = f"""
+import memonet, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def floods(job):
+    while True:
+        print("flood " * 1000)
+try:
+    {start[launch]}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    command = [sys.executable, "-u", "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        try:
+            started.stdout.readline()
+            started.send_signal(signal.SIGINT)
+            said = started.communicate(timeout=30)[0]
+        finally:
+            started.kill()
+    assert started.returncode == 0 and said.endswith("interrupted\n"), said[-200:]
+
+
 def test_functions_without_cloudpickle(monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
 
