@@ -1,14 +1,17 @@
 """Collectives on arrays and plain values, and on pickled objects where asked.
 
-All members make the same call, with arrays of one shape and dtype, or with plain values of one type.
+All members make the same call, with arrays of one shape and dtype, or with plain values. Calls do
+not compare arrays, unless MEMONET_CHECK=1 is set.
 """
 
 import struct
 
+from ._errors import Mismatch
 from ._memonet import Team
 
-# A plain value that travels by itself: its type, and its bytes.
-_RECORD = struct.Struct("=c7x16s")
+# A plain value that travels by itself: its type, a mark that arrays do not have, and its bytes.
+_RECORD = struct.Struct("=c7s16s")
+_MARK = b"memonet"
 _INT, _FLOAT, _COMPLEX, _BOOL, _NONE = b"i", b"f", b"c", b"b", b"n"
 
 
@@ -22,10 +25,20 @@ def _numpy():
     return numpy
 
 
-def _array(x, op=None):
-    """An array of a value, and whether the result is to be a plain value."""
+def _plain(x):
+    """A number of NumPy's as the plain value that it is; anything else as it is."""
+    if _is_plain(x):
+        return x
     np = _numpy()
-    plain = _is_plain(x)
+    if not isinstance(x, (np.number, np.bool_)) or x.dtype.kind not in "biufc":
+        return x
+    value = x.item()
+    return value if _is_plain(value) else x  # not so for a long double
+
+
+def _array(x, op=None):
+    """An array of a value."""
+    np = _numpy()
     # All members have the same type, whatever their values are.
     integer = isinstance(x, int) and not isinstance(x, bool)
     array = np.asarray(x, np.int64 if integer else None)
@@ -36,7 +49,7 @@ def _array(x, op=None):
         )
     if array.dtype.kind == "b" and op in ("sum", "product", "prod"):
         array = array.astype(np.int64)
-    return array, plain
+    return array
 
 
 def _compare(team, array):
@@ -49,34 +62,58 @@ def _compare(team, array):
 
 
 def _combine(team, x, op, form, root, out):
-    if out is None and type(x) in (int, float):
-        if team._is_checked:
-            _compare(team, _array(x)[0])
-        return team._combine_number(x, op, form, root)
+    value = _plain(x)
+    # Plain integers are int64: those of uint64 go as an array.
+    is_long = value is not x and x.dtype.char in "LQ"
+    if value is not None and _is_plain(value) and not is_long:
+        return _combine_plain(team, x, value, op, form, root, out)
     np = _numpy()
-    array, plain = _array(x, op)
+    array = _array(x, op)
     if out is None:
         result = np.array(array, order="C")
     else:
+        _check_out(out, array)
         result = out
-        if not isinstance(out, np.ndarray):
-            raise TypeError(
-                f"out is a {type(out).__name__}, and no array to fill: make it as "
-                "numpy.empty_like(x) does"
-            )
-        if (out.dtype, out.shape) != (array.dtype, array.shape):
-            raise ValueError(
-                f"out has dtype {out.dtype} and shape {out.shape}, and the result has "
-                f"{array.dtype} and {array.shape}: make it as numpy.empty_like(x) does"
-            )
         if out is not x:
             np.copyto(out, array)
     _compare(team, result)
     team._combine(result, result.dtype, op, form, root)
-    if out is not None:
-        return result
     # NumPy, too, gives a number for numbers.
-    return result.item() if plain else result[()]
+    return result[()] if out is None else result
+
+
+def _combine_plain(team, x, value, op, form, root, out):
+    if out is not None:
+        _check_out(out, _array(x, op))
+    result = team._combine_number(value, op, form, root)
+    if out is not None:
+        np = _numpy()
+        np.copyto(out, np.asarray(result))
+        return out
+    return result if value is x else _like(x, value, result)
+
+
+def _check_out(out, array):
+    """Refuses an `out` that has not the dtype and shape of the result."""
+    if not isinstance(out, _numpy().ndarray):
+        raise TypeError(
+            f"out is a {type(out).__name__}, and no array to fill: make it as "
+            "numpy.empty_like(x) does"
+        )
+    if (out.dtype, out.shape) != (array.dtype, array.shape):
+        raise ValueError(
+            f"out has dtype {out.dtype} and shape {out.shape}, and the result has "
+            f"{array.dtype} and {array.shape}: make it as numpy.empty_like(x) does"
+        )
+
+
+def _like(x, value, result):
+    """A result as a number of `x`'s class. `value` is `x` as a plain number: where the result has
+    another type, members gave numbers of different types."""
+    if type(result) is not type(value):
+        return result
+    # Integers wrap, as NumPy's do.
+    return _numpy().asarray(result).astype(x.dtype)[()]
 
 
 def reduce(self, x, op="sum", root=0, out=None):
@@ -97,18 +134,20 @@ def exclusive_scan(self, x, out=None):
 
 def _pack(x):
     if x is None:
-        return _RECORD.pack(_NONE, b"")
+        return _RECORD.pack(_NONE, _MARK, b"")
     if isinstance(x, bool):
-        return _RECORD.pack(_BOOL, struct.pack("=?", x))
+        return _RECORD.pack(_BOOL, _MARK, struct.pack("=?", x))
     if isinstance(x, int):
-        return _RECORD.pack(_INT, x.to_bytes(16, "little", signed=True))
+        return _RECORD.pack(_INT, _MARK, x.to_bytes(16, "little", signed=True))
     if isinstance(x, float):
-        return _RECORD.pack(_FLOAT, struct.pack("=d", x))
-    return _RECORD.pack(_COMPLEX, struct.pack("=dd", x.real, x.imag))
+        return _RECORD.pack(_FLOAT, _MARK, struct.pack("=d", x))
+    return _RECORD.pack(_COMPLEX, _MARK, struct.pack("=dd", x.real, x.imag))
 
 
 def _unpack(record):
-    kind, data = _RECORD.unpack(record)
+    kind, mark, data = _RECORD.unpack(record)
+    if mark != _MARK or kind not in (_NONE, _BOOL, _INT, _FLOAT, _COMPLEX):
+        raise Mismatch("this PE takes part with a plain value, and another one with an array")
     if kind == _NONE:
         return None
     if kind == _BOOL:
@@ -129,49 +168,83 @@ def _values(records):
     return [_unpack(data[at : at + _RECORD.size]) for at in range(0, len(data), _RECORD.size)]
 
 
+def _is_array(x):
+    """Whether a call can fill it in place."""
+    if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return not isinstance(x, _numpy().generic)
+    try:
+        return not memoryview(x).readonly
+    except TypeError:
+        return False
+
+
 def broadcast(self, x, root=0):
     """Gives all members the value of the member with rank `root`.
 
-    An array is filled in place, and all members give one of the same size. Of a plain value the
-    others may give anything plain, such as None.
+    An array is filled in place, and all members give one of the same size. Of a plain value (None,
+    a bool or a number) the others may give anything plain, such as None.
     """
-    if _is_plain(x):
-        record = _records([x]).copy()
+    value = _plain(x)
+    if _is_plain(value):
+        record = _records([value]).copy()
         self._broadcast(record, root)
         return _values(record)[0]
-    array, _ = _array(x)
-    if array is not x and not hasattr(x, "__array_interface__"):
+    if not _is_array(x):
+        raise TypeError(
+            f"broadcast takes a number or an array, not {type(x).__name__}: broadcast_object "
+            "pickles what you give"
+        )
+    array = _array(x)
+    if array is not x and not array.flags.writeable:
         array = array.copy()
     _compare(self, array)
     self._broadcast(array, root)
     return array
 
 
+def _gathered(x):
+    """What a member gives to a gathering, and whether that is a record."""
+    value = _plain(x)
+    if _is_plain(value):
+        return _records([value]), True
+    if isinstance(x, (str, bytes)):
+        raise TypeError(
+            f"{type(x).__name__}s of members differ in length: all_gather_object pickles them"
+        )
+    return _array(x), False
+
+
+def _values_like(x, records):
+    """A list for a plain value, and an array for a number of NumPy's."""
+    values = _values(records)
+    if _is_plain(x):
+        return values
+    alike = {type(value) for value in values} == {type(x.item())}
+    return _numpy().array(values, x.dtype if alike else None)
+
+
 def all_gather(self, x):
     """The values of all members: a list of plain values, or an array of one more dimension."""
     np = _numpy()
-    if _is_plain(x):
-        into = np.empty(_RECORD.size * self.size, "uint8")
-        self._gather(_records([x]), into)
-        return _values(into)
-    array, _ = _array(x)
-    _compare(self, array)
+    array, is_record = _gathered(x)
+    if not is_record:
+        _compare(self, array)
     into = np.empty((self.size, *array.shape), array.dtype)
     self._gather(array, into)
-    return into
+    return _values_like(x, into) if is_record else into
 
 
 def gather(self, x, root=0):
     """`all_gather` whose result only the member with rank `root` gets; the others get None."""
     np = _numpy()
-    plain = _is_plain(x)
-    array = _records([x]) if plain else _array(x)[0]
-    _compare(self, array)
+    array, is_record = _gathered(x)
+    if not is_record:
+        _compare(self, array)
     into = np.empty((self.size, *array.shape), array.dtype) if self.rank == root else None
     self._gather(array, into, root)
     if into is None:
         return None
-    return _values(into) if plain else into
+    return _values_like(x, into) if is_record else into
 
 
 def scatter(self, x, root=0, into=None):
@@ -183,10 +256,11 @@ def scatter(self, x, root=0, into=None):
     """
     np = _numpy()
     if into is None:
-        if self.rank == root and not all(map(_is_plain, x)):
+        values = list(map(_plain, x)) if self.rank == root else []
+        if not all(map(_is_plain, values)):
             raise TypeError("scatter of arrays needs `into`, the array for this member's part")
         mine = np.empty(_RECORD.size, "uint8")
-        self._scatter(_records(x) if self.rank == root else None, mine, root)
+        self._scatter(_records(values) if self.rank == root else None, mine, root)
         return _values(mine)[0]
     _compare(self, into)
     self._scatter(np.asarray(x, into.dtype) if self.rank == root else None, into, root)
@@ -199,14 +273,15 @@ def all_to_all(self, x):
     A list of plain values gives a list, and an array, whose first dimension is the rank, an array.
     """
     np = _numpy()
-    if isinstance(x, (list, tuple)) and all(map(_is_plain, x)):
-        if len(x) != self.size:
-            raise ValueError(f"{len(x)} values for a team of {self.size}")
-        records = _records(x)
+    values = list(map(_plain, x)) if isinstance(x, (list, tuple)) else [x]
+    if isinstance(x, (list, tuple)) and all(map(_is_plain, values)):
+        if len(values) != self.size:
+            raise ValueError(f"{len(values)} values for a team of {self.size}")
+        records = _records(values)
         into = np.empty_like(records)
         self._all_to_all(records, into)
         return _values(into)
-    array, _ = _array(x)
+    array = _array(x)
     if array.ndim == 0 or array.shape[0] % self.size:
         raise ValueError(f"an array of shape {array.shape} has no equal parts for {self.size} ranks")
     _compare(self, array)
@@ -218,7 +293,7 @@ def all_to_all(self, x):
 def collect(self, x):
     """The arrays of all members, by rank: of one dimension, each with a length of its own."""
     np = _numpy()
-    array = np.atleast_1d(_array(x)[0])
+    array = np.atleast_1d(_array(x))
     if array.ndim != 1:
         raise ValueError("collect takes arrays of one dimension")
     return [np.frombuffer(block, array.dtype).copy() for block in self._collect(array)]

@@ -43,7 +43,16 @@ fn make(py: Python<'_>, error: Error) -> PyResult<PyErr> {
 
 /// An `OutOfBounds` that the core does not know.
 pub fn out_of_bounds(py: Python<'_>, message: String) -> PyErr {
-    let class = py.import("memonet._errors").and_then(|errors| errors.getattr("OutOfBounds"));
+    of_class(py, "OutOfBounds", message)
+}
+
+/// A `Mismatch` that the core does not know.
+pub fn mismatch(py: Python<'_>, message: String) -> PyErr {
+    of_class(py, "Mismatch", message)
+}
+
+fn of_class(py: Python<'_>, class: &str, message: String) -> PyErr {
+    let class = py.import("memonet._errors").and_then(|errors| errors.getattr(class));
     match class.and_then(|class| class.call1((message,))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(failed) => failed,

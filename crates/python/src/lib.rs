@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `job`, `window`, `place`, `remote`, `team`, `transfer`, `mutex`, `rwlock`, `region`, `multicast`, `messages`, `supersteps`, `event`, `barrier` | the classes |
 //! | `into`, `nbi`, `restricted` | calls that become methods in Python: collectives between windows, puts that do not wait, rights |
-//! | `combine` | operators of collectives, for arrays and for windows |
+//! | `combine`, `plain` | operators of collectives, for arrays and for windows; plain numbers of any type |
 //! | `cells`, `scalar`, `kind` | windows without their element type; words as Python's numbers; dtypes |
 //! | `buffer`, `ndarray`, `strides`, `elements` | memory of Python's objects; copies between two arrays of one shape; what a put copies |
 //! | `exclusive`, `kept`, `lent` | handles that one thread uses at a time; guards, beside their locks, and the buffers that show their data |
@@ -83,6 +83,7 @@ mod mutex;
 mod nbi;
 mod ndarray;
 mod place;
+mod plain;
 mod region;
 mod remote;
 mod restricted;

@@ -10,9 +10,10 @@ use crate::buffer::{Buffer, Raw};
 use crate::combine::{Combined, Form, Op, Place};
 use crate::errors::{room, type_error, value_error};
 use crate::kind::{Kind, with_word};
+use crate::plain;
 use crate::scalar::Scalar;
 use crate::strides::{Layout, each_run};
-use crate::window::{number, numbers};
+use crate::window::{number, number_or_none, numbers};
 use memonet_core::unstable::segment;
 use memonet_core::{By, Job, Number, Operator, Result, Sum};
 use pyo3::prelude::*;
@@ -127,9 +128,9 @@ impl Team {
     fn split_strided(
         &self,
         py: Python<'_>,
-        start: usize,
+        #[pyo3(from_py_with = number)] start: usize,
         stride: isize,
-        size: usize,
+        #[pyo3(from_py_with = number)] size: usize,
     ) -> PyResult<Option<Team>> {
         let made = blocking::wait(py, || self.core().split_strided(start, stride, size))?;
         Ok(made.map(|team| Team::new(&self.job, Arc::new(team))))
@@ -154,9 +155,10 @@ impl Team {
 
     /// Combines the values of all members, in the order of ranks; all get the result.
     ///
-    /// `x` is a number or an array; Python's integers are combined as int64, and wrap. `op` is
-    /// "sum", "product", "min", "max", "and", "or" or "xor". Arrays are combined element by
-    /// element, into `out` (which may be `x`) or a new array.
+    /// `x` is a number or an array; Python's integers are combined as int64, and wrap. Where some
+    /// members give integers and others floats, the result is a float. `op` is "sum", "product",
+    /// "min", "max", "and", "or" or "xor". Arrays, which have one shape and dtype at all members,
+    /// are combined element by element, into `out` (which may be `x`) or a new array.
     #[pyo3(signature = (x, op="sum", out=None))]
     fn all_reduce<'py>(
         slf: &Bound<'py, Self>,
@@ -165,16 +167,16 @@ impl Team {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let team = slf.get();
-        // A number needs nothing of Python, but for comparing calls.
+        // A number needs nothing of Python.
         let is_number = x.is_exact_instance_of::<PyFloat>() || x.is_exact_instance_of::<PyInt>();
-        if is_number && out.is_none() && !team._is_checked() {
+        if is_number && out.is_none() {
             return team._combine_number(x, op, "all", 0);
         }
         let combine = x.py().import("memonet._collectives")?.getattr("_combine")?;
         combine.call1((slf, x, op, "all", 0, out))
     }
 
-    /// Combines the numbers of all members: integers, or floats.
+    /// Combines plain numbers of all members.
     fn _combine_number<'py>(
         &self,
         x: &Bound<'py, PyAny>,
@@ -182,17 +184,7 @@ impl Team {
         form: &str,
         #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (py, form) = (x.py(), Form::named(form, root, op)?);
-        match x.is_exact_instance_of::<PyFloat>() {
-            true => Ok(self
-                .combine_word(py, x.extract::<f64>()?, op, form)?
-                .into_pyobject(py)?
-                .into_any()),
-            false => Ok(self
-                .combine_word(py, x.extract::<i64>()?, op, form)?
-                .into_pyobject(py)?
-                .into_any()),
-        }
+        plain::combine(self.core(), x, op, Form::named(form, root, op)?)
     }
 
     /// Combines the elements of all members in `array`, in place.
@@ -233,10 +225,14 @@ impl Team {
         array: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = number)] root: usize,
     ) -> PyResult<()> {
-        let (py, buffer) = (array.py(), Buffer::writable(array)?);
+        let (py, is_root) = (array.py(), root == self.core().rank());
+        // The root's elements are only read.
+        let buffer = if is_root { Buffer::of(array)? } else { Buffer::writable(array)? };
         let mut bytes = self.bytes(&buffer)?;
         blocking::wait(py, || self.core().broadcast_slice(root, &mut bytes))?;
-        self.fill(&bytes, &buffer);
+        if !is_root {
+            self.fill(&bytes, &buffer);
+        }
         Ok(())
     }
 
@@ -246,7 +242,7 @@ impl Team {
         &self,
         array: &Bound<'_, PyAny>,
         into: Option<&Bound<'_, PyAny>>,
-        root: Option<usize>,
+        #[pyo3(from_py_with = number_or_none)] root: Option<usize>,
     ) -> PyResult<()> {
         let (py, core) = (array.py(), self.core());
         let bytes = self.bytes(&Buffer::of(array)?)?;
@@ -298,21 +294,6 @@ impl Team {
 }
 
 impl Team {
-    fn combine_word<T: Combined>(
-        &self,
-        py: Python<'_>,
-        word: T,
-        op: &str,
-        form: Form,
-    ) -> PyResult<T> {
-        let (core, mut words) = (self.core(), [word]);
-        let named = Op::named(op)?;
-        let combined =
-            blocking::wait(py, || T::combine(core, named, form, &mut words[..]).transpose())?;
-        combined.ok_or_else(|| type_error(format!("{op:?} combines integers, not floats")))?;
-        Ok(words[0])
-    }
-
     /// An array's elements as bytes.
     fn bytes(&self, buffer: &Buffer) -> PyResult<Vec<u8>> {
         let from = buffer.layout();

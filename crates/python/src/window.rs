@@ -382,6 +382,11 @@ pub fn duration(seconds: f64) -> PyResult<Duration> {
         .map_err(|_| value_error(format!("{seconds} seconds are no time limit")))
 }
 
+/// As [`number`], where a program may say nothing.
+pub fn number_or_none(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if value.is_none() { Ok(None) } else { number(value).map(Some) }
+}
+
 /// Refuses an array of another shape than that of the elements of a window.
 fn same_shape(array: &[usize], elements: &[usize]) -> PyResult<()> {
     match array == elements {

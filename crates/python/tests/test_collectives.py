@@ -54,6 +54,86 @@ def test_collectives(run):
     run(3, body)
 
 
+def test_numbers_of_numpy_are_plain_values(run):
+    def body(job):
+        t, me = job.world, job.pe
+        for value in (np.int64(7), np.float32(1.5), np.float64(2.5), np.bool_(True), np.uint64(2**64 - 1)):
+            assert t.broadcast(value if me == 0 else None) == value
+            assert t.broadcast(value) == value
+        assert t.broadcast(np.complex64(1j) if me == 1 else None, root=1) == 1j
+        got = t.all_gather(np.float32(me))
+        assert got.dtype == np.float32 and got.tolist() == [0, 1, 2]
+        assert list(t.all_gather(np.int64(me) if me else 0.5)) == [0.5, 1, 2]
+        assert t.gather(np.int16(me)) is None if me else t.gather(np.int16(me)).tolist() == [0, 1, 2]
+        assert t.scatter(list(np.arange(3)) if me == 0 else None) == me
+        assert t.all_to_all(list(np.arange(3) + 10 * me)) == [me, 10 + me, 20 + me]
+
+    run(3, body)
+
+
+def test_read_only_arrays_are_broadcast_by_their_root(run):
+    def body(job):
+        array = np.broadcast_to(2.5, 3) if job.pe == 0 else np.zeros(3)
+        assert job.world.broadcast(array).tolist() == [2.5] * 3
+        if job.pe == 0:
+            return
+        try:
+            job.world._broadcast(np.broadcast_to(0.0, 3), 0)
+            raise AssertionError("a read-only array was written")
+        except ValueError as error:
+            assert "read-only" in str(error), error
+
+    run(2, body)
+
+
+def test_an_array_for_a_plain_value_is_a_mismatch(run_near):
+    def body(job):
+        try:
+            job.world.broadcast(np.arange(105.0, 108.0) if job.pe == 0 else None)
+            assert job.pe == 0
+        except memonet.Mismatch:
+            assert job.pe == 1
+        job.barrier()
+
+    run_near(2, body)
+
+
+def test_numbers_of_different_types_have_the_widest(run):
+    def body(job):
+        t, me = job.world, job.pe
+        # The sum of no floats is the integer 0.
+        mine = [[], [1.5, 2], [3, 4]][me]
+        total = t.all_reduce(sum(mine))
+        assert total == 10.5 and type(total) is float
+        assert t.all_reduce((3, 2.5, True)[me], "max") == 3
+        assert t.all_reduce((3, 2.5, True)[me], "product") == 7.5
+        assert t.all_reduce((1, 2j, 0.5)[me]) == 1.5 + 2j
+        assert t.all_reduce((1, 2j, 0.5)[me], "product") == 1j
+        assert t.all_reduce((np.float32(1.5), 2, 0)[me]) == 3.5
+        total = t.all_reduce(np.int8(100))
+        assert type(total) is np.int8 and total == 44  # it wraps
+        kept = t.reduce((1, 2, 0.5)[me], root=1)
+        assert kept == (3.5 if me == 1 else None)
+        before = t.scan((1, 2.5, 3)[me])
+        assert before == (1, 3.5, 6.5)[me] and type(before) is (int, float, float)[me]
+        before = t.exclusive_scan((1, 2.5, 3)[me])
+        assert before == (0, 1, 3.5)[me] and type(before) is (int, float, float)[me]
+        assert type(t.exclusive_scan(1.5)) is float
+        assert t.all_reduce(True, "xor") is True and t.all_reduce((True, 4, False)[me], "or") == 5
+        assert t.all_reduce(1 << 62) == (3 << 62) - (1 << 64)
+        assert t.all_reduce(float("inf"), "product") == float("inf")
+        assert t.all_reduce(np.uint64(1 << 63), "max") == 1 << 63
+        for x, op in [((1, 2, 0.5)[me], "and"), ((1, 2j, 0)[me], "max")]:
+            try:
+                t.all_reduce(x, op)
+                raise AssertionError("there is no such result")
+            except TypeError as error:
+                assert "integers" in str(error) or "complex" in str(error), error
+        t.barrier()
+
+    run(3, body)
+
+
 def test_views_larger_than_memory(run):
     def body(job):
         huge = np.broadcast_to(np.float64(1), 1 << 45)
@@ -121,8 +201,14 @@ def test_mistakes_are_exceptions():
             t.all_reduce(1 << 64)
         with pytest.raises(IndexError):
             t.broadcast(1, root=1)
-        with pytest.raises(ValueError, match="read-only"):
-            t._broadcast(np.broadcast_to(0.0, 2), 0)
+        assert t.broadcast(np.broadcast_to(1.5, 2)).tolist() == [1.5, 1.5]  # a root only reads
+        for wrong in ("text", b"text", [1, 2], np.datetime64("2020"), np.longdouble(1)):
+            with pytest.raises(TypeError, match="broadcast_object"):
+                t.broadcast(wrong)
+        for wrong in ("text", b"text"):
+            for call in (t.all_gather, t.gather):
+                with pytest.raises(TypeError, match="all_gather_object"):
+                    call(wrong)
 
     memonet.threads(1, body)
 
