@@ -1,11 +1,17 @@
 """Calls of windows and teams that are easier to say in Python."""
 
 from . import _memonet
+from ._errors import OutOfBounds
 from ._memonet import Team, Window
 
 
 def _count(source, start, count):
-    return source.size - source._element(start) if count is None else count
+    if count is not None:
+        return count
+    first = source._element(start)
+    if first > source.size:
+        raise OutOfBounds(f"there is no element {first} in a window of {source.size}")
+    return source.size - first
 
 
 def transfer(target, pe, index, source, start=0, count=None, **signal):

@@ -1,7 +1,7 @@
 //! Memory of Python's objects, as raw pointers.
 
 use crate::errors::{type_error, value_error};
-use crate::kind::Kind;
+use crate::kind::{Kind, is_bool};
 use crate::strides::Layout;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -91,11 +91,20 @@ impl Buffer {
             )));
         }
         if let Kind::Bytes(_) = kind {
-            let view = PyMemoryView::from(object)?;
-            return Self::of_elements(&numpy.call_method1("asarray", (view,))?, kind, dtype);
+            let array = match object.is_instance(&numpy.getattr("generic")?)? {
+                // NumPy gives no buffers of dates and times.
+                true => numpy.call_method1("asarray", (object,))?,
+                false => numpy.call_method1("asarray", (PyMemoryView::from(object)?,))?,
+            };
+            return Self::of_elements(&array, kind, dtype);
         }
         let buffer = Self::of(object)?;
         buffer.check(kind)?;
+        if buffer.format() != b"?" && is_bool(kind, dtype.bind(object.py()))? {
+            return Err(type_error(
+                "the buffer's elements are bytes, and those here are bools: convert them first, as in numpy.array(x, bool)",
+            ));
+        }
         Ok(buffer)
     }
 

@@ -2,9 +2,9 @@
 
 use crate::buffer::{Buffer, Raw};
 use crate::errors::{room, type_error};
-use crate::kind::{Kind, with_word};
+use crate::kind::{Kind, is_bool, with_word};
 use crate::ndarray;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, truth};
 use crate::strides::{Layout, each_run};
 use memonet_core::Word;
 use memonet_core::unstable::segment;
@@ -39,7 +39,7 @@ impl<'py> Elements<'py> {
         if is_number {
             return match kind {
                 Kind::Bytes(_) => Ok(Elements::Array(number(dtype, source)?)),
-                _ => Ok(Elements::Number(encode(kind, source)?)),
+                _ => Ok(Elements::Number(encode(kind, dtype, source)?)),
             };
         }
         let error = match Buffer::of_elements(source, kind, dtype) {
@@ -48,7 +48,7 @@ impl<'py> Elements<'py> {
         };
         // A number of NumPy's.
         let is_number = source.getattr("ndim").is_ok_and(|n| n.eq(0).unwrap_or(false));
-        match encode(kind, source) {
+        match encode(kind, dtype, source) {
             Ok(bytes) if is_number => Ok(Elements::Number(bytes)),
             _ => Err(error),
         }
@@ -95,7 +95,10 @@ fn number(dtype: &Py<PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Buffer> {
 }
 
 /// The bytes of one element that Python gives as a number.
-fn encode(kind: Kind, value: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
+fn encode(kind: Kind, dtype: &Py<PyAny>, value: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
+    if is_bool(kind, dtype.bind(value.py()))? {
+        return Ok(u64::from(truth(value)?).to_le_bytes());
+    }
     with_word!(kind, T => Ok(Word::to_bits(<T as Scalar>::read(value)?).to_le_bytes()), bytes _size => {
         Err(type_error("give an array: elements of this window are not plain numbers"))
     })

@@ -6,7 +6,7 @@ use crate::blocking;
 use crate::cells::{Cells, byte_window, word_window};
 use crate::combine::{Combined, Form, Op};
 use crate::errors::type_error;
-use crate::kind::{Kind, with_word};
+use crate::kind::{Kind, is_bool, with_word};
 use crate::scalar::Scalar;
 use crate::team::Team;
 use crate::window::{Window, number};
@@ -43,14 +43,8 @@ struct Ends {
 
 impl Ends {
     fn of(to: &Part<'_>, from: &Part<'_>) -> PyResult<Ends> {
-        let ends = Ends { to: end_of(to)?, from: end_of(from)? };
-        let (to, from) = (ends.to.0.kind(), ends.from.0.kind());
-        match to == from {
-            true => Ok(ends),
-            false => Err(type_error(format!(
-                "source ({from}) and destination ({to}) of a collective are windows with elements of one dtype"
-            ))),
-        }
+        Window::check_alike(&to.0, &from.0, "source and destination of a collective")?;
+        Ok(Ends { to: end_of(to)?, from: end_of(from)? })
     }
 
     fn words<T: Scalar>(&self) -> Result<(Span<'_, T>, Span<'_, T>)> {
@@ -75,6 +69,11 @@ pub fn combine_into(
     let (py, team, ends) = (team.py(), team.get().core(), Ends::of(&to, &from)?);
     let (name, form, op) = (op, Form::named(form, root, op)?, Op::named(op)?);
     let kind = ends.to.0.kind();
+    if matches!(op, Op::Sum | Op::Product) && is_bool(kind, to.0.get().elements(py))? {
+        return Err(type_error(format!(
+            "the {name} of bools is no bool: combine them by \"or\" or \"and\", or count in a window of integers"
+        )));
+    }
     let combined = with_word!(kind, T => {
         blocking::wait(py, || {
             let combined = T::combine(team, op, form, ends.words::<T>()?);

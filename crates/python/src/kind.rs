@@ -70,6 +70,12 @@ impl Kind {
     }
 }
 
+/// Whether elements of this kind, whose dtype is given, are bools: bytes of which 0 and 1 alone have
+/// a meaning.
+pub fn is_bool(kind: Kind, dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(kind == Kind::U8 && dtype.getattr("kind")?.extract::<char>()? == 'b')
+}
+
 /// As NumPy names it.
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, Raw};
 use crate::elements::Staged;
 use crate::errors::freed;
 use crate::job::Job;
-use crate::window::{duration, number};
+use crate::window::{duration, number, number_or_none};
 use memonet_core::Result;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -143,7 +143,7 @@ impl Messages {
     fn recv<'py>(
         &self,
         py: Python<'py>,
-        source: Option<usize>,
+        #[pyo3(from_py_with = number_or_none)] source: Option<usize>,
         timeout: Option<f64>,
     ) -> PyResult<(Bound<'py, PyBytes>, usize)> {
         let (messages, timeout) = (self.messages()?, timeout.map(duration).transpose()?);
@@ -158,7 +158,7 @@ impl Messages {
     fn try_recv<'py>(
         &self,
         py: Python<'py>,
-        source: Option<usize>,
+        #[pyo3(from_py_with = number_or_none)] source: Option<usize>,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, usize)>> {
         let (messages, mut message) = (self.messages()?, Vec::new());
         let sender = blocking::call(py, !self.looks, || match source {

@@ -2,7 +2,6 @@
 
 use crate::blocking;
 use crate::cells::{byte_window, word_window};
-use crate::errors::type_error;
 use crate::kind::{Kind, with_word};
 use crate::window::{Window, number};
 use pyo3::prelude::*;
@@ -16,18 +15,13 @@ pub fn put_nbi(
     index: &Bound<'_, PyAny>,
     source: &Bound<'_, Window>,
     start: &Bound<'_, PyAny>,
-    count: usize,
+    #[pyo3(from_py_with = number)] count: usize,
 ) -> PyResult<()> {
     let py = target.py();
     let (index, start) = (target.get().index(index)?, source.get().index(start)?);
     let (to, from) = (Window::cells(target)?, Window::cells(source)?);
     let kind = to.kind();
-    if kind != from.kind() {
-        return Err(type_error(format!(
-            "source ({}) and target ({kind}) of a put are windows with elements of one dtype",
-            from.kind()
-        )));
-    }
+    Window::check_alike(target, source, "source and target of a put")?;
     let end = start.saturating_add(count);
     blocking::call(py, target.get().is_long(pe, count.saturating_mul(kind.size())), || {
         with_word!(kind, T => {

@@ -5,6 +5,7 @@ use crate::buffer::Buffer;
 use crate::counts::{self, Counts};
 use crate::errors::{freed, value_error};
 use crate::job::{Job, elements_of};
+use crate::window::number;
 use memonet_core::dsm::{self, Placement, RegionOptions};
 use memonet_core::unstable::segment;
 use memonet_core::{Plain, Result};
@@ -102,7 +103,7 @@ impl RegionData {
     #[new]
     fn new(
         job: &Bound<'_, Job>,
-        len: usize,
+        #[pyo3(from_py_with = number)] len: usize,
         dtype: &Bound<'_, PyAny>,
         page: usize,
         placement: &str,

@@ -2,7 +2,7 @@
 
 use crate::blocking;
 use crate::errors::value_error;
-use crate::scalar::{Scalar, Update};
+use crate::scalar::{self, Scalar, Update};
 use pyo3::prelude::*;
 
 /// A resolved word of any type.
@@ -69,6 +69,52 @@ impl<T: Scalar> Target for memonet_core::Remote<T> {
         blocking::call(py, far, || memonet_core::Remote::compare_swap(self, expected, new))?
             .show(py)
     }
+}
+
+/// A word of a window of bools, into which 0 and 1 alone are written.
+pub struct Truth(pub Box<dyn Target>);
+
+impl Target for Truth {
+    fn pe(&self) -> usize {
+        self.0.pe()
+    }
+
+    fn is_near(&self) -> bool {
+        self.0.is_near()
+    }
+
+    fn store(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.store(&truth(value)?)
+    }
+
+    fn load(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.0.load(py)
+    }
+
+    fn fetch(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.0.fetch(py)
+    }
+
+    fn swap(&self, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.0.swap(&truth(value)?)
+    }
+
+    fn update(&self, op: Update, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.0.update(op, &truth(value)?)
+    }
+
+    fn compare_swap(
+        &self,
+        expected: &Bound<'_, PyAny>,
+        new: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        self.0.compare_swap(&truth(expected)?, &truth(new)?)
+    }
+}
+
+/// The truth of a number, as 0 or 1.
+fn truth<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(u8::from(scalar::truth(value)?).into_pyobject(value.py())?.into_any())
 }
 
 /// A word of a PE, found and checked once. A store to a near PE is one instruction.

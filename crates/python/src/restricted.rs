@@ -2,7 +2,7 @@
 
 use crate::blocking;
 use crate::cells::{Cells, Lumps, Words, byte_window, word_window};
-use crate::errors::{raise, type_error, value_error};
+use crate::errors::{mismatch, raise, type_error, value_error};
 use crate::job::{Job, dtype_of, elements_of, shape_of};
 use crate::kind::{Kind, with_word};
 use crate::window::{Window, duration};
@@ -68,7 +68,14 @@ pub fn attach(
     let cells: Arc<dyn Cells> = with_word!(Kind::of(&dtype)?, T => {
         Arc::new(Words::<T>(blocking::wait(py, || job.job.attach(&key))?))
     }, bytes size => {
-        Arc::new(Lumps { bytes: blocking::wait(py, || job.job.attach(&key))?, size })
+        let bytes = blocking::wait(py, || job.job.attach::<u8>(&key))?;
+        if !bytes.len().is_multiple_of(size) {
+            return Err(mismatch(
+                py,
+                format!("a part of {} bytes has no whole elements of {dtype}", bytes.len()),
+            ));
+        }
+        Arc::new(Lumps { bytes, size })
     });
     let shape = match shape {
         None => vec![cells.len()],

@@ -5,6 +5,7 @@ use crate::kind::Kind;
 use memonet_core::{Remote, Word};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use pyo3::types::PyComplex;
 use std::fmt::Debug;
 
 /// The atomic updates of a word, beside exchange.
@@ -89,6 +90,14 @@ macro_rules! not_atomic {
 
 atomic!(u32, U32; u64, U64; i32, I32; i64, I64;);
 not_atomic!(u8, U8; u16, U16; i8, I8; i16, I16; f32, F32; f64, F64;);
+
+/// Whether a number is other than zero.
+pub fn truth(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !value.is_instance_of::<PyComplex>() {
+        value.extract::<f64>()?; // other objects have a truth, too, and are no numbers
+    }
+    value.is_truthy()
+}
 
 /// Names the range of the words where a number is not in it.
 #[cold]

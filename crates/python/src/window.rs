@@ -5,9 +5,10 @@ use crate::buffer::{Buffer, Raw};
 use crate::cells::{Cells, Signal, Terms, Which, check_signal, comparison};
 use crate::elements::{Elements, Staged};
 use crate::errors::{freed, out_of_bounds, raise, type_error, value_error};
+use crate::kind::is_bool;
 use crate::ndarray;
 use crate::place::Part;
-use crate::remote::{Remote, Target, signal_op};
+use crate::remote::{Remote, Target, Truth, signal_op};
 use crate::strides::{Layout, each_run};
 use crate::transfer::Transfer;
 use memonet_core::Error;
@@ -98,6 +99,22 @@ impl Window {
     /// The number of an element that is given as a number, or by an index for each dimension.
     pub fn index(&self, index: &Bound<'_, PyAny>) -> PyResult<usize> {
         element(&self.shape, index)
+    }
+
+    /// The dtype of the elements.
+    pub fn elements<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.dtype.bind(py)
+    }
+
+    /// Refuses two windows, which `what` names, whose dtypes differ.
+    pub fn check_alike(one: &Bound<'_, Self>, other: &Bound<'_, Self>, what: &str) -> PyResult<()> {
+        let (to, from) = (one.get().elements(one.py()), other.get().elements(one.py()));
+        match to.is(from) || to.eq(from)? {
+            true => Ok(()),
+            false => Err(type_error(format!(
+                "{what} are windows with elements of one dtype, not {from} and {to}"
+            ))),
+        }
     }
 
     /// A call that takes long, or may wait, gives up the interpreter's lock.
@@ -218,6 +235,9 @@ impl Window {
         into: &Bound<'_, PyAny>,
     ) -> PyResult<Buffer> {
         let buffer = Buffer::of_elements(into, cells.kind(), &self.dtype)?.written()?;
+        if into.is_instance(&into.py().import("numpy")?.getattr("generic")?)? {
+            return Err(value_error("the destination is one number: give an array"));
+        }
         if self.is_own(cells, pe, buffer.start()) {
             return Err(value_error(
                 "the destination is this PE's own part of the window: assign arrays, as in w.local[0:2] = w.local[4:6]",
@@ -511,7 +531,7 @@ impl Window {
         #[pyo3(from_py_with = number)] pe: usize,
         index: &Bound<'py, PyAny>,
         into: Option<Bound<'py, PyAny>>,
-        count: Option<usize>,
+        #[pyo3(from_py_with = number_or_none)] count: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this, memory) = (slf.py(), slf.get(), Self::memory(slf)?);
         let cells = memory.get().cells();
@@ -729,13 +749,14 @@ impl Window {
         index: &Bound<'_, PyAny>,
         source: &Bound<'_, Window>,
         start: &Bound<'_, PyAny>,
-        count: usize,
+        #[pyo3(from_py_with = number)] count: usize,
         signals: Option<&Bound<'_, Window>>,
         signal: Option<&Bound<'_, PyAny>>,
         value: u64,
         op: &str,
     ) -> PyResult<Transfer> {
         let py = slf.py();
+        Self::check_alike(slf, source, "source and target of a transfer")?;
         let (cells, from) = (Self::cells(slf)?, Self::cells(source)?);
         let (to, start) = (slf.get().index(index)?, source.get().index(start)?);
         let prepared =
@@ -779,7 +800,10 @@ impl Window {
         pe: usize,
         index: &Bound<'_, PyAny>,
     ) -> PyResult<Box<dyn Target>> {
-        Self::memory(slf)?.get().cells().remote(slf.py(), pe, slf.get().index(index)?)
+        let (py, this, memory) = (slf.py(), slf.get(), Self::memory(slf)?);
+        let cells = memory.get().cells();
+        let target = cells.remote(py, pe, this.index(index)?)?;
+        Ok(if is_bool(cells.kind(), this.elements(py))? { Box::new(Truth(target)) } else { target })
     }
 
     /// The byte of an element's beginning.

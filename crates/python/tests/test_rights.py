@@ -86,5 +86,9 @@ def test_mistakes():
             job.attach(w.key(), "int32", shape=5)
         with pytest.raises(memonet.Error):
             job.world.all_reduce_into(w, w)
+        for dtype in ("V3", "V32"):
+            with pytest.raises(memonet.Mismatch, match="16 bytes"):
+                job.attach(w.key(), dtype)
+        assert job.attach(w.key(), "c8").size == 2
 
     memonet.threads(1, body)

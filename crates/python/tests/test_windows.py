@@ -227,6 +227,77 @@ def test_elements_of_another_dtype_are_refused():
     memonet.threads(1, body)
 
 
+def test_bools_are_0_and_1():
+    def body(job):
+        w = job.window(3, "?")
+        remote = w.remote(0, 1)
+        for write in (
+            lambda value: w.put(0, 1, value),
+            lambda value: w.at(0).__setitem__(1, value),
+            remote.store,
+            remote.swap,
+            lambda value: w.compare_swap(0, 1, w.get(0, 1), value),
+        ):
+            for value in (5, True, 0, 256, -1, False, np.int64(7), np.bool_(True), 2.5):
+                write(value)
+                assert w.local.view("u1")[1] == bool(value), value
+            if write is not remote.swap:
+                continue
+            with pytest.raises(TypeError):
+                write("text")
+        with pytest.raises(TypeError, match="bools"):
+            w.put(0, 0, b"\x07\x02")
+        w.put(0, 0, memoryview(np.ones(3, bool)))
+        assert w.local.view("u1").tolist() == [1, 1, 1]
+        with memonet.Supersteps(job, 2, "?") as steps:
+            steps.put(0, 0, 5)
+            steps.step()
+            assert steps.received.view("u1").tolist() == [1, 0]
+
+    memonet.threads(1, body)
+
+
+def test_single_dates_are_put(run_near):
+    def body(job):
+        w, date = job.window(2, "M8[D]"), np.datetime64("2020-01-01")
+        w.put(job.pe, 1, date)
+        assert w.get(job.pe, 1) == date
+        for call, wrong in (
+            (lambda: w.put(0, 1, np.datetime64("2020-01-01", "s")), TypeError),
+            (lambda: w.get(0, 1, date), ValueError),
+        ):
+            try:
+                call()
+                raise AssertionError("it took another")
+            except wrong as error:
+                assert "array" in str(error), error
+        entry = np.dtype([("a", "i4"), ("b", "f4")])
+        log = job.window(2, entry)
+        log.put(job.pe, 1, np.ones(1, entry)[0])
+        assert log.local[1].tolist() == (1, 1.0)
+        job.barrier()
+
+    run_near(1, body)
+
+
+def test_negative_numbers_are_out_of_bounds():
+    def body(job):
+        w = job.window(3)
+        for call in (
+            lambda: job.world.gather(1, root=-1),
+            lambda: job.world.split_strided(-1, 1, 1),
+            lambda: memonet.Region(job, -1),
+            lambda: memonet.transfer(w, 0, 0, w, start=5),
+            lambda: memonet.transfer(w, 0, 0, w, count=-1),
+            lambda: w.put_nbi(0, 0, w, start=5),
+            lambda: w.get(0, 0, count=-1),
+        ):
+            with pytest.raises(memonet.OutOfBounds):
+                call()
+
+    memonet.threads(1, body)
+
+
 def test_elements_that_are_no_words(run):
     def body(job):
         right = (job.pe + 1) % job.npes
