@@ -53,8 +53,9 @@ def _array(x, op=None):
 
 
 def _compare(team, array):
-    """With MEMONET_CHECK=1, members that give different arrays get an error."""
-    if not team._is_checked:
+    """With MEMONET_CHECK=1, members that give different arrays get an error. So they do without it
+    for arrays of strings, whose dtype NumPy takes from their values."""
+    if not team._is_checked and array.dtype.kind not in "SU":
         return
     import zlib
 

@@ -98,6 +98,20 @@ def test_an_array_for_a_plain_value_is_a_mismatch(run_near):
     run_near(2, body)
 
 
+def test_strings_of_different_lengths_are_a_mismatch(run):
+    def body(job):
+        t, texts = job.world, np.array([("ab", "abcd")[job.pe]])
+        for call in (t.all_gather, t.gather, t.broadcast):
+            try:
+                call(texts)
+                raise AssertionError("two dtypes were made one")
+            except memonet.Mismatch:
+                pass
+        assert t.all_gather(texts.astype("U4")).tolist() == [["ab"], ["abcd"]]
+
+    run(2, body)
+
+
 def test_numbers_of_different_types_have_the_widest(run):
     def body(job):
         t, me = job.world, job.pe
