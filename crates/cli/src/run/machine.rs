@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use memonet_core::unstable::hosted::{Hosted, Passages};
-use memonet_core::unstable::launch::JobFile;
+use memonet_core::unstable::launch::{Activity, JobFile};
 use memonet_sim::trace::Recorder;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, Usage, run_processes};
 use rustix::process::Pid;
@@ -54,14 +54,15 @@ pub struct Simulation {
     patience: Duration,
     /// The turn that was in progress at the last check.
     turn: Option<Seen>,
-    next_check: Instant,
+    last_check: Instant,
 }
 
 /// A PE's turn, as far as the checks have seen.
 #[derive(Clone, Copy)]
 struct Seen {
     number: u64,
-    since: Instant,
+    /// For how long the PE could have made a call, and made none.
+    silent_for: Duration,
     /// No check has seen the PE's process run.
     asleep: bool,
 }
@@ -283,7 +284,7 @@ impl Plan {
             pace,
             patience,
             turn: None,
-            next_check: Instant::now() + patience / CHECKS,
+            last_check: Instant::now(),
         })
     }
 
@@ -326,23 +327,40 @@ impl Simulation {
 
     /// When to check again whether the running PE makes progress.
     pub fn next_check(&self) -> Instant {
-        self.next_check
+        self.last_check + self.patience / CHECKS
     }
 
-    /// Checks, if it is time, and ends the run if a PE has kept its turn for too long. `is_asleep`
-    /// says whether a PE's process sleeps.
-    pub fn check(&mut self, now: Instant, is_asleep: impl Fn(usize) -> bool) {
-        if now < self.next_check {
+    /// Forgets for how long the running PE has made no call. Called when something outside of the
+    /// PE has kept it from making one.
+    pub fn be_patient(&mut self) {
+        self.turn = None;
+    }
+
+    /// Checks, if it is time, and ends the run if a PE has kept its turn for too long. `activity`
+    /// says what a PE's process does; one that has no call to make counts as stopped.
+    pub fn check(&mut self, now: Instant, activity: impl Fn(usize) -> Activity) {
+        if now < self.next_check() {
             return;
         }
-        self.next_check = now + self.patience / CHECKS;
+        // The launcher may have been stopped since the last check, and its PEs with it. So a check
+        // that comes late counts as two.
+        let passed = (now - self.last_check).min(2 * self.patience / CHECKS);
+        self.last_check = now;
         self.turn = self.pace.turn().map(|turn| {
-            let first = Seen { number: turn.number, since: now, asleep: true };
-            let before = self.turn.filter(|seen| seen.number == turn.number).unwrap_or(first);
-            let seen = Seen { asleep: before.asleep && is_asleep(turn.pe), ..before };
+            let before = self.turn.filter(|seen| seen.number == turn.number);
+            let passed = if before.is_some() { passed } else { Duration::ZERO };
+            let first = Seen { number: turn.number, silent_for: Duration::ZERO, asleep: true };
+            let mut seen = before.unwrap_or(first);
+            match activity(turn.pe) {
+                // It cannot make a call.
+                Activity::Stopped => return seen,
+                Activity::Sleeps => {}
+                Activity::Runs => seen.asleep = false,
+            }
+            seen.silent_for += passed;
             // PEs that share a CPU wait for each other.
             let patience = self.patience * turn.share;
-            if now - seen.since >= patience {
+            if seen.silent_for >= patience {
                 self.pace.give_up(&self.passages, turn.pe, patience, seen.asleep);
             }
             seen

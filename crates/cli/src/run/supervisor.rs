@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use memonet_control::events::{self, listen};
-use memonet_core::unstable::launch::{JobFile, Stat, is_asleep};
+use memonet_core::unstable::launch::{Activity, JobFile, Stat};
 use nix::sys::signal::Signal;
 use rustix::process::{self, Pid};
 
@@ -242,6 +242,10 @@ impl Supervisor {
                 Signal::SIGTSTP => {
                     self.flush()?;
                     self.signals.stop()?;
+                    // It goes on from here, and so do the PEs.
+                    if let Some(simulation) = &mut self.simulation {
+                        simulation.be_patient();
+                    }
                 }
                 Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP => {
                     self.course.interrupt(arrived.signal as i32);
@@ -262,8 +266,17 @@ impl Supervisor {
     fn handle_deadlines(&mut self) {
         let now = Instant::now();
         let processes = &self.processes;
+        // Before it joins, a PE has nobody to poll, and may be in a debugger that waits for its user.
+        let activity = |pe| match processes.process(pe) {
+            _ if !processes.job().has_joined(pe) => Activity::Stopped,
+            pid => pid.map_or(Activity::Runs, Activity::of),
+        };
         if let Some(simulation) = &mut self.simulation {
-            simulation.check(now, |pe| processes.process(pe).is_some_and(is_asleep));
+            if !self.reading {
+                // A PE whose output nobody reads may wait in `write`.
+                simulation.be_patient();
+            }
+            simulation.check(now, activity);
         }
         let stat = |pid| Pid::from_raw(pid).and_then(Stat::of);
         self.course.pass_on_due(now, |pid| stat(pid).is_some_and(|stat| stat.state == 'R'));

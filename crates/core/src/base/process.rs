@@ -48,15 +48,34 @@ impl Stat {
     }
 }
 
-/// Whether all threads of a process sleep: none runs, or could.
-pub fn is_asleep(pid: i32) -> bool {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return false;
-    };
-    let stats = threads
-        .flatten()
-        .filter_map(|thread| Stat::of(format!("{pid}/task/{}", thread.file_name().display())));
-    stats.into_iter().all(|stat| stat.state == 'S')
+/// What the threads of a process do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// One runs, or could.
+    Runs,
+    /// All sleep.
+    Sleeps,
+    /// One is stopped, by a signal or a debugger.
+    Stopped,
+}
+
+impl Activity {
+    /// What a process does now. One that cannot be seen counts as running.
+    pub fn of(pid: i32) -> Activity {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            return Activity::Runs;
+        };
+        let stat = |name: std::ffi::OsString| Stat::of(format!("{pid}/task/{}", name.display()));
+        let threads = threads.flatten().filter_map(|thread| stat(thread.file_name()));
+        let states: Vec<char> = threads.map(|thread| thread.state).collect();
+        if states.iter().any(|state| matches!(state, 'T' | 't')) {
+            Activity::Stopped
+        } else if states.iter().all(|&state| state == 'S') {
+            Activity::Sleeps
+        } else {
+            Activity::Runs
+        }
+    }
 }
 
 /// How a process ended that this one is not the parent of. `pid` and `pidfd` are of the same one,
@@ -131,6 +150,24 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(stat.unwrap().name, String::from_utf8_lossy(&name));
+    }
+
+    #[test]
+    fn a_stopped_process_neither_sleeps_nor_runs() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        let becomes = |activity| {
+            (0..2000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                Activity::of(pid) == activity
+            })
+        };
+        let asleep = becomes(Activity::Sleeps);
+        // SAFETY: signals of a child of this process, which is collected below.
+        let stopped = unsafe { libc::kill(pid, libc::SIGSTOP) } == 0 && becomes(Activity::Stopped);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(asleep && stopped);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::{Geometry, MAX_PES};
 pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
-pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
+pub use crate::base::process::{Activity, Stat, UNKNOWN, end_of};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 use crate::base::shows;
 pub use crate::base::status::{Participation, Place, State};
