@@ -9,10 +9,12 @@
 //! attached to the machine by shared pages (`passage`) and a word that says which side has the turn
 //! (`turn`).
 
+mod aside;
 mod ask;
 pub(crate) mod attached;
 mod clock;
 mod fabric;
+mod gate;
 pub(crate) mod passage;
 mod patch;
 #[cfg(target_arch = "x86_64")]
@@ -30,6 +32,7 @@ pub use ask::{Ask, Atomic, CommandStep, KeyStep};
 pub use attached::join;
 pub use fabric::{HostedFabric, MOST_BYTES, Offers, Port, refused};
 pub use passage::{Asked, Passages};
+pub use replaced::see_real_time;
 pub use turn::Came;
 
 use crate::base::error::{Cause, Error, Result};

@@ -435,6 +435,11 @@ impl Own {
         Recall(self.passage)
     }
 
+    /// Whether this process counts as ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.passage.turn.look(Side::Pe) == Came::Gone
+    }
+
     /// Whether questions are kept.
     pub(super) fn keeps(&self) -> bool {
         self.kept.count > 0

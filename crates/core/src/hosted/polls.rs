@@ -4,6 +4,7 @@
 //! events outside of the machine, in real time; after a timeout, as much time passes in the
 //! machine.
 
+use super::process::Slept;
 use super::{clock, process};
 use libc::{c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
@@ -24,17 +25,20 @@ pub(super) fn replacements() -> [(usize, usize); 6] {
 /// Waits for at most `timeout` by `ask`, which makes the kernel's call: 0 after a timeout. With
 /// `for_nothing` there is nothing to wait for but time.
 fn wait(timeout: Option<Duration>, for_nothing: bool, ask: impl FnOnce() -> c_long) -> c_int {
-    match timeout {
-        Some(time) if for_nothing && process::sleep(time) => 0,
-        Some(time) => {
-            let found = ask() as c_int;
-            if found == 0 && !time.is_zero() {
-                process::sleep(time);
-            }
-            found
+    let Some(time) = timeout.filter(|_| !clock::are_kernels()) else { return ask() as c_int };
+    let end = clock::now().saturating_add(time);
+    if for_nothing {
+        match process::sleep(time) {
+            Slept::InTheMachine => return 0,
+            Slept::Refused => return clock::fail(libc::EINVAL),
+            Slept::NotYet => {}
         }
-        None => ask() as c_int,
     }
+    let found = ask() as c_int;
+    if found == 0 && !time.is_zero() {
+        process::waited_until(end);
+    }
+    found
 }
 
 /// `None` for a wait without end.
@@ -57,8 +61,9 @@ unsafe extern "C" fn ppoll(
 ) -> c_int {
     // SAFETY: the program passes an address that it may read, or null.
     let mut time = unsafe { timeout.as_ref() }.copied();
-    let wished = time.map(clock::duration);
-    // The kernel refuses an invalid time at once. It changes its time; libc's function does not, so
+    // The kernel refuses an invalid time at once.
+    let wished = time.and_then(clock::valid);
+    // The kernel changes its time; libc's function does not, so
     // it gets a copy.
     let left = time.as_mut().map_or(null_mut(), |time| &raw mut *time);
     // SAFETY: the program's own call, passed on.
@@ -77,7 +82,8 @@ fn selected(
     time: Option<&mut libc::timespec>,
     mask: *const libc::sigset_t,
 ) -> c_int {
-    let wished = time.as_deref().copied().map(clock::duration);
+    // The kernel refuses an invalid time at once.
+    let wished = time.as_deref().copied().and_then(clock::valid);
     let for_nothing = mask.is_null() && (count == 0 || sets.iter().all(|set| set.is_null()));
     let left = time.map_or(null_mut(), |time| &raw mut *time);
     let mask = [mask as usize, KERNEL_MASK_BYTES];
@@ -86,6 +92,18 @@ fn selected(
     wait(wished, for_nothing, || unsafe {
         libc::syscall(libc::SYS_pselect6, count, read, write, other, left, mask.as_ptr())
     })
+}
+
+/// A length of time as libc's `select` takes it, with any number of microseconds; `None` for what
+/// that refuses.
+fn time_of(time: libc::timeval) -> Option<libc::timespec> {
+    if time.tv_sec < 0 || time.tv_usec < 0 {
+        return None;
+    }
+    let nanos = time.tv_usec % 1_000_000 * 1000;
+    let whole = time.tv_sec.checked_add(time.tv_usec / 1_000_000);
+    let longest = libc::timespec { tv_sec: libc::time_t::MAX, tv_nsec: 999_999_999 };
+    Some(whole.map_or(longest, |seconds| libc::timespec { tv_sec: seconds, tv_nsec: nanos }))
 }
 
 unsafe extern "C" fn select(
@@ -97,10 +115,10 @@ unsafe extern "C" fn select(
 ) -> c_int {
     // SAFETY: the program passes an address that it may write, or null.
     let timeout = unsafe { timeout.as_mut() };
-    let mut time = timeout.as_ref().map(|time| libc::timespec {
-        tv_sec: time.tv_sec,
-        tv_nsec: time.tv_usec.saturating_mul(1000),
-    });
+    let mut time = match timeout.as_deref().copied().map(time_of) {
+        Some(None) => return clock::fail(libc::EINVAL),
+        time => time.flatten(),
+    };
     let found = selected(count, [read, write, other], time.as_mut(), null());
     if let (Some(timeout), Some(time), 0..) = (timeout, time, found) {
         let left = if found == 0 { (0, 0) } else { (time.tv_sec, time.tv_nsec / 1000) };
@@ -144,4 +162,20 @@ unsafe extern "C" fn epoll_pwait(
     wait(millis(timeout), false, || unsafe {
         libc::syscall(libc::SYS_epoll_pwait, epoll, events, most, timeout, mask, KERNEL_MASK_BYTES)
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microseconds_may_be_seconds() {
+        let of = |tv_sec, tv_usec| {
+            time_of(libc::timeval { tv_sec, tv_usec }).map(|time| (time.tv_sec, time.tv_nsec))
+        };
+        assert_eq!(of(0, 0), Some((0, 0)));
+        assert_eq!(of(3, 2_500_001), Some((5, 500_001_000)));
+        assert_eq!(of(i64::MAX, 1_000_000), Some((i64::MAX, 999_999_999)));
+        assert_eq!((of(-1, 5), of(5, -1)), (None, None));
+    }
 }

@@ -9,12 +9,14 @@
 //! | a clock, or cycles | a reading of the [machine's time](super::clock) |
 //! | sleep | sleep in the machine's time, while other PEs run; also by waiting for [no descriptors](super::polls) |
 //! | a wait for its other threads, with a limit | a wait in real time, as [long](super::threads) |
+//! | another program in its place (`execve` and its kin) | that program, which sees real time |
 //! | random bytes of the kernel | bytes from the run's seed and the PE's number, so that a run repeats itself |
 //!
 //! Where this cannot be done (another processor than x86-64, valgrind, a kernel that forbids to
 //! write code), programs see real time, and each PE says so.
 
-use super::clock::{self, SWITCHED_ON_S, errno, fail, timespec};
+use super::clock::{self, errno, fail, timespec};
+use super::process::Slept;
 use super::{patch, process};
 use crate::base::shm;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -66,8 +68,40 @@ fn of_libc() -> Option<Vec<(usize, usize)>> {
     #[cfg(target_arch = "x86_64")]
     all.extend(super::polls::replacements());
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-    all.extend(super::threads::replacements()?);
+    {
+        all.extend(super::threads::replacements()?);
+        all.push((libc::fexecve as *const () as usize, fexecve as *const () as usize));
+        all.extend(execveat_of_libc().map(|theirs| (theirs, execveat as *const () as usize)));
+    }
     Some(all)
+}
+
+/// Where libc has the function: glibc 2.34 or later; of a static program, if it uses it.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn execveat_of_libc() -> Option<usize> {
+    let at: usize;
+    // SAFETY: loads an address, which is 0 where nobody defines the symbol.
+    unsafe {
+        std::arch::asm!(
+            ".weak execveat",
+            "mov {}, qword ptr [rip + execveat@GOTPCREL]",
+            out(reg) at,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    Some(at).filter(|&at| at != 0)
+}
+
+/// Whether this process is the `memonet` command, or another one that is no PE.
+static HIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Shows this process the kernel's clocks after all: it is no PE, though a PE has started it. Its
+/// sleeps and random bytes are the kernel's then, too.
+pub fn see_real_time() {
+    if SHOWN.load(Ordering::Relaxed) && !HIDDEN.swap(true, Ordering::Relaxed) {
+        clock::show_kernels();
+        set_cycles(libc::PR_TSC_ENABLE);
+    }
 }
 
 /// Means by which this process still sees real time.
@@ -101,12 +135,12 @@ unsafe extern "C" fn clock_gettime(clock: c_int, to: *mut libc::timespec) -> c_i
 }
 
 unsafe extern "C" fn gettimeofday(to: *mut libc::timeval, zone: *mut libc::timezone) -> c_int {
-    let time = clock::read();
+    let time = clock::since_1970();
     // SAFETY: the program passes addresses that it may write, or null.
     unsafe {
         if !to.is_null() {
             to.write(libc::timeval {
-                tv_sec: (time.as_secs() + SWITCHED_ON_S) as libc::time_t,
+                tv_sec: time.as_secs() as libc::time_t,
                 tv_usec: time.subsec_micros().into(),
             });
         }
@@ -118,7 +152,7 @@ unsafe extern "C" fn gettimeofday(to: *mut libc::timeval, zone: *mut libc::timez
 }
 
 unsafe extern "C" fn time(to: *mut libc::time_t) -> libc::time_t {
-    let time = (clock::read().as_secs() + SWITCHED_ON_S) as libc::time_t;
+    let time = clock::since_1970().as_secs() as libc::time_t;
     if !to.is_null() {
         // SAFETY: the program passes an address that it may write.
         unsafe { to.write(time) };
@@ -133,34 +167,50 @@ unsafe extern "C" fn clock_nanosleep(
     wish: *const libc::timespec,
     left: *mut libc::timespec,
 ) -> c_int {
+    if clock::are_kernels() {
+        // SAFETY: the program's own call, passed on.
+        return match unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, wish, left) } {
+            0 => 0,
+            _ => errno(),
+        };
+    }
     // SAFETY: the program passes an address that it may read.
-    let wished = unsafe { wish.read() };
-    let (Ok(seconds), Ok(nanos @ ..1_000_000_000)) =
-        (u64::try_from(wished.tv_sec), u32::try_from(wished.tv_nsec))
-    else {
-        return libc::EINVAL;
-    };
-    let wished = Duration::new(seconds, nanos);
+    let Some(wished) = clock::valid(unsafe { wish.read() }) else { return libc::EINVAL };
     let time = match (flags & libc::TIMER_ABSTIME, clock::on(clock)) {
         (0, _) => wished,
         (_, Some(now)) => wished.saturating_sub(now),
         (_, None) => return libc::EINVAL,
     };
-    if process::sleep(time) {
-        return 0;
-    }
-    let time = timespec(time);
-    // Real time: the process is not the PE, or has not joined yet.
-    // SAFETY: the program's own call, with a time on this stack frame.
-    match unsafe {
-        libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, left)
-    } {
-        0 => 0,
-        _ => errno(),
+    match process::sleep(time) {
+        Slept::InTheMachine => 0,
+        Slept::Refused => libc::EINVAL,
+        // SAFETY: the program passes an address that it may write, or null.
+        Slept::NotYet => really_sleep(time, unsafe { left.as_mut() }),
     }
 }
 
-unsafe extern "C" fn getrandom(to: *mut c_void, len: usize, _flags: u32) -> isize {
+/// Sleeps in real time. As much passes on the clocks that the program sees.
+fn really_sleep(time: Duration, left: Option<&mut libc::timespec>) -> c_int {
+    let wish = timespec(time);
+    let mut rest = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let (wish, of_rest) = (&raw const wish, &raw mut rest);
+    // SAFETY: the kernel reads and writes times on this stack frame.
+    let slept = unsafe {
+        libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, wish, of_rest)
+    };
+    let error = if slept == 0 { 0 } else { errno() };
+    clock::passed(time.saturating_sub(clock::duration(rest)));
+    if let Some(left) = left.filter(|_| error == libc::EINTR) {
+        *left = rest;
+    }
+    error
+}
+
+unsafe extern "C" fn getrandom(to: *mut c_void, len: usize, flags: u32) -> isize {
+    if HIDDEN.load(Ordering::Relaxed) {
+        // SAFETY: the program's own call, passed on.
+        return unsafe { libc::syscall(libc::SYS_getrandom, to, len, flags) } as isize;
+    }
     // SplitMix64.
     let next = || {
         let state = RANDOM
@@ -178,17 +228,54 @@ unsafe extern "C" fn getrandom(to: *mut c_void, len: usize, _flags: u32) -> isiz
     len as isize
 }
 
-/// Turns the trap of cycles off: the next program would inherit it without a handler.
 unsafe extern "C" fn execve(
     path: *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    set_cycles(libc::PR_TSC_ENABLE);
     // SAFETY: the program's own call, passed on.
-    unsafe { libc::syscall(libc::SYS_execve, path, argv, envp) };
-    let failed = errno();
-    set_cycles(libc::PR_TSC_SIGSEGV);
+    become_another(|| unsafe {
+        libc::syscall(libc::SYS_execve, path, argv, envp);
+        errno()
+    })
+}
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+unsafe extern "C" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: as above.
+    become_another(|| unsafe {
+        libc::syscall(libc::SYS_execveat, folder, path, argv, envp, flags);
+        errno()
+    })
+}
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+unsafe extern "C" fn fexecve(
+    file: c_int,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    if file < 0 || argv.is_null() || envp.is_null() {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: as above.
+    unsafe { execveat(file, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH) }
+}
+
+/// Has another program take the place of this one by `call`, which gives its error if it fails.
+/// Turns the trap of cycles off: the next program would inherit it without a handler.
+pub(super) fn become_another(call: impl FnOnce() -> c_int) -> c_int {
+    set_cycles(libc::PR_TSC_ENABLE);
+    let failed = call();
+    if !HIDDEN.load(Ordering::Relaxed) {
+        set_cycles(libc::PR_TSC_SIGSEGV);
+    }
     fail(failed)
 }
 
@@ -251,6 +338,11 @@ unsafe extern "C" fn trapped(signal: c_int, info: *mut libc::siginfo_t, context:
             _ => 0,
         }
     };
+    if length > 0 && clock::are_kernels() {
+        // The instruction is tried again.
+        set_cycles(libc::PR_TSC_ENABLE);
+        return;
+    }
     if length > 0 {
         let cycles = clock::read().as_nanos() as u64;
         registers[libc::REG_RAX as usize] = (cycles & 0xFFFF_FFFF) as i64;

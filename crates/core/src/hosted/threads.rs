@@ -9,7 +9,7 @@
 //! by `syscall`.
 
 use super::clock::{self, SWITCHED_ON_S};
-use super::{patch, process};
+use super::{patch, process, replaced};
 use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t,
     pthread_rwlock_t, sem_t, timespec,
@@ -81,27 +81,38 @@ pub(super) fn replacements() -> Option<[(usize, usize); 11]> {
 /// Longer than any run; sums with it do not overflow.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 
-/// The limit of a wait: the time left.
-struct Limit(Duration);
+/// The limit of a wait.
+struct Limit {
+    /// The time left when the wait begins.
+    left: Duration,
+    /// The end, by the machine's time.
+    end: Duration,
+}
 
 impl Limit {
+    /// A limit so far from now.
+    fn after(left: Duration) -> Limit {
+        let left = left.min(LONGEST);
+        Limit { left, end: clock::now() + left }
+    }
+
     /// A limit on one of the machine's clocks; `None` for times and clocks that libc refuses.
     fn on(clock: clockid_t, limit: timespec) -> Option<Limit> {
         let nanos = u32::try_from(limit.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
         let limit = Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos);
         matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC)
-            .then(|| Limit(clock::until(clock, limit).min(LONGEST)))
+            .then(|| Limit::after(clock::until(clock, limit)))
     }
 
     /// The limit on the kernel's monotonic clock.
     fn real(&self) -> Duration {
-        clock::real() + self.0
+        clock::real() + self.left
     }
 
-    /// Ends a wait. If the limit has ended it (`late`), as much time passes in the machine.
+    /// Ends a wait. If the limit has ended it (`late`), the machine's time passes until then, too.
     fn reached(&self, late: bool) {
-        if late && !self.0.is_zero() {
-            process::sleep(self.0);
+        if late && !self.left.is_zero() && !clock::are_kernels() {
+            process::waited_until(self.end);
         }
     }
 }
@@ -252,7 +263,8 @@ unsafe extern "C" fn semaphore_clockwait(
     }
 }
 
-/// A system call by number. Only the limits of futex waits are changed.
+/// A system call by number. Only the limits of futex waits are changed, and the trap of cycles is
+/// turned off before another program begins.
 unsafe extern "C" fn syscall(
     number: c_long,
     a: c_long,
@@ -263,13 +275,19 @@ unsafe extern "C" fn syscall(
     f: c_long,
 ) -> c_long {
     let mut given = [a, b, c, d, e, f];
+    if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
+        // SAFETY: the program's own call.
+        return replaced::become_another(|| unsafe { -kernel(number, given) } as c_int).into();
+    }
     // SAFETY: called only for futex waits, where `d` is an address that the program may read, or
     // null.
     let wished = || unsafe { (d as *const timespec).as_ref() }.copied();
     let real;
     let limit = match (number, b as c_int & libc::FUTEX_CMD_MASK) {
         // This limit is a length of time.
-        (libc::SYS_futex, libc::FUTEX_WAIT) => wished().map(|time| Limit(clock::duration(time))),
+        (libc::SYS_futex, libc::FUTEX_WAIT) => {
+            wished().map(|time| Limit::after(clock::duration(time)))
+        }
         (libc::SYS_futex, libc::FUTEX_WAIT_BITSET) => {
             let clock = match b as c_int & libc::FUTEX_CLOCK_REALTIME {
                 0 => CLOCK_MONOTONIC,
