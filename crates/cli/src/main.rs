@@ -71,14 +71,8 @@ fn end_without_readers() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// From here on, this process is no PE, even if a PE of a simulated machine has started it.
-fn oshrun() -> Option<anyhow::Result<ExitCode>> {
-    memonet_core::unstable::hosted::see_real_time();
-    run::oshrun(std::env::args_os())
-}
-
 fn main() -> ExitCode {
-    let result = bench::part().or_else(oshrun).unwrap_or_else(|| {
+    let result = bench::part().or_else(|| run::oshrun(std::env::args_os())).unwrap_or_else(|| {
         let cli = Cli::of_this_process();
         if !matches!(cli.command, Command::Run(_) | Command::Agent(_)) {
             end_without_readers();

@@ -77,6 +77,8 @@ const LONGEST_POLL_INTERVAL: Ps = Ps::us(50);
 /// The poll interval may be this part of the time that the PE has waited. So a long wait takes few
 /// looks, and ends late by a small part of its length.
 const PART_OF_WAIT: u64 = 128;
+/// Deadlines of waits that are over are forgotten when there are so many more than anything else.
+const OLD_DEADLINES: usize = 64;
 /// For how many calls of a PE that unwinds the others are held.
 const CALLS_HELD: u32 = 64;
 
@@ -120,6 +122,22 @@ struct Actor {
     usage: PeUsage,
     /// Number of the PE's parkings so far. It tells an old deadline from a new one.
     parkings: u32,
+}
+
+impl Actor {
+    fn new() -> Actor {
+        Actor {
+            state: State::New,
+            at: Ps::ZERO,
+            changed: false,
+            asked: false,
+            poll_interval: Ps::ZERO,
+            waits_since: Ps::ZERO,
+            calls: 0,
+            usage: PeUsage::default(),
+            parkings: 0,
+        }
+    }
 }
 
 struct Unwinder {
@@ -177,21 +195,10 @@ pub(crate) struct Finished {
 
 impl<'a, P: Program> Engine<'a, P> {
     pub(crate) fn new(world: World, programs: Vec<P>, outside: &'a dyn Outside) -> Self {
-        let actor = || Actor {
-            state: State::New,
-            at: Ps::ZERO,
-            changed: false,
-            asked: false,
-            poll_interval: Ps::ZERO,
-            waits_since: Ps::ZERO,
-            calls: 0,
-            usage: PeUsage::default(),
-            parkings: 0,
-        };
         Engine {
             begin: world.now(),
             world,
-            actors: programs.iter().map(|_| actor()).collect(),
+            actors: programs.iter().map(|_| Actor::new()).collect(),
             left: programs.len(),
             ready: Vec::new(),
             unwinding: None,
@@ -548,6 +555,7 @@ impl<'a, P: Program> Engine<'a, P> {
                     self.deadlines += 1;
                     let wake = Wake::Deadline { pe, parking: actor.parkings };
                     self.world.wake(at.max(now), wake);
+                    self.forget_old_deadlines();
                 }
             }
             Request::Compute(time) => {
@@ -557,6 +565,21 @@ impl<'a, P: Program> Engine<'a, P> {
             Request::IsQuiet => return Some(Answer::value(self.world.is_quiet(pe).into())),
         }
         None
+    }
+
+    /// Bounds the queue: the deadline of a wait stays in it when the wait ends earlier. What is left
+    /// keeps its order, and the deadlines that go would have done nothing.
+    fn forget_old_deadlines(&mut self) {
+        let others = self.world.pending() - self.deadlines;
+        if self.deadlines <= OLD_DEADLINES + 2 * self.actors.len() + others {
+            return;
+        }
+        let actors = &self.actors;
+        self.world.keep_wakes(|wake| match *wake {
+            Wake::Deadline { pe, parking } => actors[pe.index()].parkings == parking,
+            _ => true,
+        });
+        self.deadlines = self.world.pending() - others;
     }
 
     /// Has all parked PEs look, when nothing but deadlines is left: something may have changed that
@@ -617,6 +640,31 @@ mod tests {
         }
 
         fn died(&self, _: Pe) {}
+    }
+
+    #[test]
+    fn deadlines_of_waits_that_are_over_do_not_pile_up() {
+        let machine = Machine::load("rdma-100g").unwrap();
+        let world = World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, 0))).unwrap();
+        let outside = StoppedAt(Cell::new(0));
+        let mut engine = Engine::<Task>::new(world, Vec::new(), &outside);
+        engine.actors = vec![Actor::new(), Actor::new()];
+        let mut park = |pe, due| {
+            let due = Some(Ps::us(due));
+            engine.begin(Pe(pe), Request::Park { due, vain: false, what: Awaited::Word });
+            engine.world.pending()
+        };
+        park(1, 5000);
+        assert!((0..1000).map(|wait| park(0, 1_000_000 + wait)).max().unwrap() < 100);
+        let mut live = Vec::new();
+        while let Some(happened) = engine.world.next() {
+            if let Happened::Woken(Wake::Deadline { pe, parking }) = happened
+                && engine.actors[pe.index()].parkings == parking
+            {
+                live.push((pe, engine.world.now()));
+            }
+        }
+        assert_eq!(live, [(Pe(1), Ps::us(5000)), (Pe(0), Ps::us(1_000_999))]);
     }
 
     #[test]

@@ -88,6 +88,20 @@ impl<T: Copy> Queue<T> {
         Some((Ps(at), event))
     }
 
+    /// Drops all events but those that `keep` chooses. Takes a look at each.
+    pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.buckets[0].drain(..self.taken);
+        self.taken = 0;
+        // Q1 to Q3: the others stay where they are, in their order.
+        for (number, bucket) in self.buckets.iter_mut().enumerate() {
+            bucket.retain(|(_, event)| keep(event));
+            if bucket.is_empty() {
+                self.occupied &= !(1 << number);
+            }
+        }
+        self.len = self.buckets.iter().map(Vec::len).sum();
+    }
+
     /// The next event, if it is due at the time of the last one that was taken.
     pub fn next_now(&self) -> Option<&T> {
         self.buckets[0].get(self.taken).map(|(_, event)| event)
@@ -135,6 +149,9 @@ mod tests {
                     let expected = plain.pop().map(|Reverse((at, number))| (Ps(at), number));
                     prop_assert_eq!(queue.pop(), expected);
                     now = expected.map_or(now, |(at, _)| at.0);
+                } else if random % 16 == 0 {
+                    queue.retain(|event| event % 3 != 0);
+                    plain.retain(|Reverse((_, event))| event % 3 != 0);
                 } else {
                     let at = now.saturating_add(random & ((1 << bits) - 1));
                     queue.push(Ps(at), number);

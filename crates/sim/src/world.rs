@@ -147,6 +147,14 @@ impl World {
         self.parts.events.push(at, Event::Wake { wake });
     }
 
+    /// Forgets the moments asked for by [`wake`](Self::wake), but for those that `keep` chooses.
+    pub fn keep_wakes(&mut self, keep: impl Fn(&Wake) -> bool) {
+        self.parts.events.retain(|event| match event {
+            Event::Wake { wake } => keep(wake),
+            _ => true,
+        });
+    }
+
     /// A PE calls, now.
     pub fn begin(&mut self, op: Op, what: HostOp) {
         let World { nic, agents, parts, placement } = self;
