@@ -132,6 +132,8 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn start(mut spec: Spec) -> Result<Outcome> {
+    // A PE of a simulated machine may have started this command, which is none.
+    memonet_core::unstable::hosted::see_real_time();
     spec.options.verbose |= log::asked()?.is_some();
     spec.options.tell_of_keep_going();
     spec.options.check_files()?;

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// How long threads that run may go without a call, in real time, before a sleeper makes one.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// Between the first two looks at the other threads, in real time.
 const FIRST_INTERVAL: Duration = Duration::from_micros(50);
 /// Between any two.

@@ -37,6 +37,8 @@ pub struct Args {
 
 /// `memonet agent`.
 pub fn run(args: Args) -> Result<ExitCode> {
+    // As in `super::start`.
+    memonet_core::unstable::hosted::see_real_time();
     if args.libfabric {
         return libfabric::tell();
     }
