@@ -21,6 +21,8 @@ fn main() -> ExitCode {
     match program.as_str() {
         "denied" => denied(),
         "meet" => meet(&argument),
+        "before" => until_later("before joining"),
+        "cycles" => return ExitCode::from(u8::from(cycles() == 0)),
         _ => {}
     }
     let run = || -> Result<()> {
@@ -50,6 +52,16 @@ fn main() -> ExitCode {
             "hostile" => hostile(&job, number()),
             "vandal" => vandal(&job, number()),
             "children" => children(),
+            "print" => print_much(&job),
+            "stop" => stop(&job),
+            "before" => job.barrier(),
+            "forked" => forked(&job),
+            "sleeper" => sleeper(&job),
+            "readers" => readers(&job),
+            "handler" => handler(&job),
+            "select" => select(),
+            "refused" => refused(),
+            "exec" => exec(),
             other => panic!("there is no program {other:?}"),
         }
     };
@@ -508,6 +520,160 @@ fn listen(job: &Job) -> Result<()> {
         println!("{read} bytes");
     }
     job.barrier()
+}
+
+/// Prints more than pipes and launcher hold while nobody reads.
+fn print_much(job: &Job) -> Result<()> {
+    let line = "x".repeat(1023);
+    (0..4096).for_each(|_| println!("{line}"));
+    job.barrier()
+}
+
+/// Stops until somebody continues it.
+fn stop(job: &Job) -> Result<()> {
+    job.barrier()?;
+    // SAFETY: a signal to this process.
+    unsafe { libc::raise(libc::SIGSTOP) };
+    job.barrier()
+}
+
+/// Sleeps until a moment, as it reads the clock.
+fn until_later(what: &str) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(30) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("{what}: it is later");
+}
+
+/// A child that waits for a moment, and reads cycles.
+fn forked(job: &Job) -> Result<()> {
+    job.barrier()?;
+    // SAFETY: the process has one thread, and the child ends by itself.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        until_later("in a child");
+        assert!(cycles() > 0);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(3) };
+    }
+    let mut status = 0;
+    // SAFETY: collects the child.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    println!("{}", libc::WEXITSTATUS(status));
+    job.barrier()
+}
+
+/// A thread that sleeps does not make barriers longer. A thread for which all others wait does.
+fn sleeper(job: &Job) -> Result<()> {
+    job.barrier()?;
+    let begun = Instant::now();
+    let sleeper = std::thread::spawn(|| std::thread::sleep(Duration::from_secs(1)));
+    for _ in 0..100 {
+        job.barrier()?;
+    }
+    println!("barriers end early: {}", begun.elapsed() < Duration::from_millis(1));
+    sleeper.join().expect("it has slept");
+    println!("joined after {} s", begun.elapsed().as_secs());
+    job.barrier()
+}
+
+/// A thread reads the clock while another one calls.
+fn readers(job: &Job) -> Result<()> {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut last, mut back) = (Duration::ZERO, 0);
+            while !stop.load(order) {
+                let time = uptime(Duration::ZERO);
+                let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+                back += u32::from(now < last);
+                last = now;
+            }
+            back
+        });
+        (0..3000).try_for_each(|_| job.barrier())?;
+        stop.store(true, order);
+        println!("went back: {}", reader.join().expect("it has read"));
+        Ok(())
+    })
+}
+
+/// A signal handler sleeps, and interrupts calls.
+fn handler(job: &Job) -> Result<()> {
+    extern "C" fn sleeps(_: i32) {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 1000 };
+        // SAFETY: reads a time of this stack frame.
+        unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+    }
+    let often = libc::timeval { tv_sec: 0, tv_usec: 1000 };
+    let timer = libc::itimerval { it_interval: often, it_value: often };
+    // SAFETY: the handler makes a call that may be made in handlers; by number, as the crate does
+    // not have the function.
+    unsafe {
+        libc::signal(libc::SIGALRM, sleeps as *const () as usize);
+        libc::syscall(libc::SYS_setitimer, 0, &raw const timer, 0);
+    }
+    (0..10_000).try_for_each(|_| job.barrier())?;
+    println!("over");
+    job.barrier()
+}
+
+/// Sleeps by microseconds that are seconds.
+fn select() -> Result<()> {
+    let begun = Instant::now();
+    let call = |tv_sec, tv_usec| {
+        let (mut time, none) = (libc::timeval { tv_sec, tv_usec }, std::ptr::null_mut());
+        // SAFETY: no descriptors, and a time of this stack frame.
+        unsafe { libc::select(0, none, none, none, &mut time) }
+    };
+    println!("{} {}", call(1, 2_500_000), call(0, -1));
+    println!("{:?}", begun.elapsed());
+    Ok(())
+}
+
+/// Sleeps longer than a machine's time goes.
+fn refused() -> Result<()> {
+    let time = libc::timespec { tv_sec: 200 * 86_400, tv_nsec: 0 };
+    // SAFETY: reads a time of this stack frame.
+    println!("{}", unsafe { libc::nanosleep(&time, std::ptr::null_mut()) });
+    Ok(())
+}
+
+/// Children become other programs, which read cycles as they start.
+fn exec() -> Result<()> {
+    let file = std::fs::File::open("/proc/self/exe").expect("/proc");
+    let (fd, null) = (std::os::fd::AsRawFd::as_raw_fd(&file), std::ptr::null());
+    let arguments = [c"simulated".as_ptr(), c"cycles".as_ptr(), null];
+    let environment = [null];
+    for way in 0..3 {
+        let (arguments, environment) = (arguments.as_ptr(), environment.as_ptr());
+        let flag = libc::AT_EMPTY_PATH;
+        // SAFETY: the process has one thread; the lists end with null.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let nothing = c"".as_ptr();
+                match way {
+                    0 => libc::fexecve(fd, arguments, environment),
+                    1 => {
+                        libc::syscall(libc::SYS_execveat, fd, nothing, arguments, environment, flag)
+                            as i32
+                    }
+                    _ => {
+                        let own = c"/proc/self/exe".as_ptr();
+                        libc::syscall(libc::SYS_execve, own, arguments, environment) as i32
+                    }
+                };
+                libc::_exit(9);
+            }
+            let mut status = 0;
+            libc::waitpid(child, &mut status, 0);
+            println!("{status:#x}");
+        }
+    }
+    Ok(())
 }
 
 /// PE 0 waits for a word that nobody writes, the others for PE 0. Each has one thread, or two.

@@ -11,7 +11,9 @@ use memonet::{Cmp, Job};
 use memonet_sim::machine::BUILT_IN;
 use memonet_sim::{Machine, Options, now};
 use std::collections::HashSet;
+use std::process::Stdio;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// The program that the tests run.
 static PROGRAM: LazyLock<String> = LazyLock::new(|| common::example("simulated"));
@@ -195,6 +197,60 @@ fn what_a_pe_starts_is_no_pe() {
     assert_eq!(printed("rdma-100g", &["-n", "2"], &["children"]), "a child\n0\n".repeat(2));
 }
 
+/// Such sleeps last in real time, and the clocks show it.
+#[test]
+fn a_sleep_outside_of_the_machine_ends_a_wait_for_a_moment() {
+    let expected = "before joining: it is later\n".repeat(2);
+    assert_eq!(printed("rdma-100g", &["-n", "2"], &["before"]), expected);
+    let expected = "in a child: it is later\n3\n";
+    assert_eq!(printed("rdma-100g", &["-n", "1"], &["forked"]), expected);
+}
+
+#[test]
+fn a_thread_that_sleeps_delays_nobody_but_those_who_wait_for_it() {
+    let expected = "barriers end early: true\njoined after 1 s\n";
+    assert_eq!(printed("rdma-100g", &["-n", "1"], &["sleeper"]), expected);
+    let text = printed("rdma-100g", &["-n", "2"], &["sleeper"]);
+    assert_eq!(text.matches("barriers end early: true").count(), 2, "{text}");
+}
+
+#[test]
+fn no_clock_goes_back_while_other_threads_call() {
+    assert_eq!(printed("rdma-100g", &["-n", "2"], &["readers"]), "went back: 0\n".repeat(2));
+}
+
+#[test]
+fn a_signal_handler_may_sleep() {
+    assert_eq!(printed("rdma-100g", &["-n", "2"], &["handler"]), "over\n".repeat(2));
+}
+
+#[test]
+fn select_takes_any_number_of_microseconds() {
+    assert_eq!(printed("rdma-100g", &["-n", "1"], &["select"]), "0 -1\n3.5s\n");
+}
+
+#[test]
+fn a_sleep_that_the_machine_refuses_is_told() {
+    let ended = on("rdma-100g", &["-n", "1"], &["refused"]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "-1\n"), "{ended:?}");
+    assert!(ended.stderr.contains("PE 0: a sleep of 17280000s: "), "{ended:?}");
+    assert!(ended.stderr.contains("simulated time ends after 106 days"), "{ended:?}");
+}
+
+#[test]
+fn the_next_program_may_read_cycles() {
+    assert_eq!(printed("rdma-100g", &["-n", "1"], &["exec"]), "0x0\n".repeat(3));
+}
+
+#[test]
+fn a_launcher_that_a_pe_starts_lives_in_real_time() {
+    let inner = [env!("CARGO_BIN_EXE_memonet"), "run", "-n", "1", "--timeout", "0.2"];
+    let all = ["--machine", "rdma-100g", "-n", "1"].into_iter().chain(inner).chain(["sleep", "9"]);
+    let ended = run(&all.collect::<Vec<_>>());
+    assert_eq!(ended.status, 124, "{ended:?}");
+    assert!(ended.stderr.contains("the job has not ended after"), "{ended:?}");
+}
+
 /// The tracks of a timeline in which something took time.
 fn tracks(trace: &str) -> Vec<String> {
     let trace: serde_json::Value = serde_json::from_str(trace).unwrap();
@@ -372,6 +428,36 @@ fn who_waits_for_what_is_outside_of_the_machine_is_told_that_and_not_to_poll() {
             && !ended.stderr.contains("plain loads"),
         "{ended:?}"
     );
+}
+
+/// A pager stops reading, and a user Ctrl-S's a terminal.
+#[test]
+fn a_pe_whose_output_nobody_reads_is_not_silent() {
+    let options = ["--machine", "rdma-100g", "-n", "1", "--patience", "0.3", &PROGRAM, "print"];
+    let (mut command, _, _folder) = common::command(&options);
+    let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let complaints = common::collect(launcher.stderr.take().unwrap());
+    std::thread::sleep(Duration::from_millis(1500));
+    let printed = common::collect(launcher.stdout.take().unwrap()).join().unwrap();
+    let status = common::wait(&mut launcher);
+    assert_eq!((complaints.join().unwrap(), printed.len()), (String::new(), 4 << 20));
+    assert!(status.success());
+}
+
+#[test]
+fn a_stopped_pe_is_not_silent() {
+    let job = start(&["--machine", "rdma-100g", "-n", "1", "--patience", "0.3", &PROGRAM, "stop"]);
+    let stopped = || {
+        let pes = job.processes();
+        let stat = |pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        pes.into_iter().find(|&pid| stat(pid).is_some_and(|stat| stat.contains(") T ")))
+    };
+    until("it has stopped", || stopped().is_some());
+    let pid = stopped().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    send(pid, rustix::process::Signal::CONT);
+    let ended = job.end();
+    assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{ended:?}");
 }
 
 #[test]

@@ -92,7 +92,8 @@ mod tests {
             })
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let stop = &stop;
+            scope.spawn(move || {
                 told.send(rustix::thread::gettid().as_raw_pid()).unwrap();
                 let _ = gone.recv();
                 while !stop.load(Ordering::Relaxed) {}
