@@ -70,8 +70,8 @@ impl Kind {
     }
 }
 
-/// Whether elements of this kind, whose dtype is given, are bools: bytes of which 0 and 1 alone have
-/// a meaning.
+/// Whether elements of this kind, whose dtype is given, are bools: bytes of which 0 and 1 alone
+/// have a meaning.
 pub fn is_bool(kind: Kind, dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(kind == Kind::U8 && dtype.getattr("kind")?.extract::<char>()? == 'b')
 }

@@ -567,8 +567,8 @@ impl<'a, P: Program> Engine<'a, P> {
         None
     }
 
-    /// Bounds the queue: the deadline of a wait stays in it when the wait ends earlier. What is left
-    /// keeps its order, and the deadlines that go would have done nothing.
+    /// Bounds the queue: the deadline of a wait stays in it when the wait ends earlier. What is
+    /// left keeps its order, and the deadlines that go would have done nothing.
     fn forget_old_deadlines(&mut self) {
         let others = self.world.pending() - self.deadlines;
         if self.deadlines <= OLD_DEADLINES + 2 * self.actors.len() + others {

@@ -266,7 +266,8 @@ impl Supervisor {
     fn handle_deadlines(&mut self) {
         let now = Instant::now();
         let processes = &self.processes;
-        // Before it joins, a PE has nobody to poll, and may be in a debugger that waits for its user.
+        // Before it joins, a PE has nobody to poll, and may be in a debugger that waits for its
+        // user.
         let activity = |pe| match processes.process(pe) {
             _ if !processes.job().has_joined(pe) => Activity::Stopped,
             pid => pid.map_or(Activity::Runs, Activity::of),
