@@ -126,8 +126,10 @@ def test_ctrl_c_leaves_no_mutex_locked(run_near):
         mutex = memonet.Mutex(job, np.zeros(2))
         for trial in range(60):
             delay = 0.01 + trial % 7 * 0.001
-            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+            timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
             try:
+                # The signal may come before the start returns.
+                timer.start()
                 while True:
                     with mutex as array:
                         array[0] += 1
