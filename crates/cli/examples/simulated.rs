@@ -575,6 +575,13 @@ fn sleeper(job: &Job) -> Result<()> {
     println!("barriers end early: {}", begun.elapsed() < Duration::from_millis(1));
     sleeper.join().expect("it has slept");
     println!("joined after {} s", begun.elapsed().as_secs());
+    let begun = Instant::now();
+    let sleep = move |seconds| {
+        std::thread::sleep(Duration::from_secs(seconds));
+        begun.elapsed().as_secs()
+    };
+    let sleepers = [3, 1, 2].map(|seconds| std::thread::spawn(move || sleep(seconds)));
+    println!("each: {:?}", sleepers.map(|sleeper| sleeper.join().expect("it has slept")));
     job.barrier()
 }
 

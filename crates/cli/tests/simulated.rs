@@ -208,7 +208,7 @@ fn a_sleep_outside_of_the_machine_ends_a_wait_for_a_moment() {
 
 #[test]
 fn a_thread_that_sleeps_delays_nobody_but_those_who_wait_for_it() {
-    let expected = "barriers end early: true\njoined after 1 s\n";
+    let expected = "barriers end early: true\njoined after 1 s\neach: [3, 1, 2]\n";
     assert_eq!(printed("rdma-100g", &["-n", "1"], &["sleeper"]), expected);
     let text = printed("rdma-100g", &["-n", "2"], &["sleeper"]);
     assert_eq!(text.matches("barriers end early: true").count(), 2, "{text}");

@@ -15,7 +15,7 @@ const FIRST_INTERVAL: Duration = Duration::from_micros(50);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Waits until the machine's time is `end`, or no other thread has it go on. Says whether it has to
-/// go on by a call of the caller.
+/// go on by a call of the caller. Of several sleepers, the one that wakes first makes that call.
 pub(super) fn wait(gate: &Gate, end: Duration) -> bool {
     let mut ended = gate.ended();
     let (mut since, mut interval, mut alone_before) = (clock::real(), FIRST_INTERVAL, false);
@@ -25,7 +25,7 @@ pub(super) fn wait(gate: &Gate, end: Duration) -> bool {
             (ended, since, interval, alone_before) = (now, clock::real(), FIRST_INTERVAL, false);
         }
         // A call keeps the gate busy. One between the looks has changed the number.
-        let alone = gate.is_free() && all_others_sleep() && gate.is_free();
+        let alone = gate.is_first(end) && gate.is_free() && all_others_sleep() && gate.is_free();
         let spun = gate.is_free() && clock::real() - since >= PATIENCE;
         if (alone && alone_before || spun) && gate.ended() == ended {
             return true;

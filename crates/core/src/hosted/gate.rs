@@ -7,10 +7,10 @@
 //! another process never comes here: a forked child has a copy of the words.
 
 use crate::base::shm;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Hands out numbers, and serves them in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Gate {
     /// The next number, wrapping.
     next: AtomicU32,
@@ -20,6 +20,22 @@ pub(super) struct Gate {
     ended: AtomicU32,
     /// Threads that wait for that to change.
     listeners: AtomicU32,
+    /// The earliest time until which one of those sleeps, in nanoseconds of the machine's time: of
+    /// those that have told theirs since the last call has ended.
+    earliest: AtomicU64,
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        let zero = || AtomicU32::new(0);
+        Gate {
+            next: zero(),
+            serves: zero(),
+            ended: zero(),
+            listeners: zero(),
+            earliest: AtomicU64::new(u64::MAX),
+        }
+    }
 }
 
 impl Gate {
@@ -54,6 +70,8 @@ impl Gate {
 
     /// A call has ended.
     pub(super) fn tell(&self) {
+        // A sleeper that tells its time before this sees the new number, and tells it again.
+        self.earliest.store(u64::MAX, Ordering::SeqCst);
         self.ended.fetch_add(1, Ordering::SeqCst);
         if self.listeners.load(Ordering::SeqCst) > 0 {
             // SAFETY: as above.
@@ -64,6 +82,12 @@ impl Gate {
     /// Number of calls that have ended, wrapping.
     pub(super) fn ended(&self) -> u32 {
         self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Tells until when the caller sleeps. Says whether no other sleeper has told an earlier time.
+    pub(super) fn is_first(&self, end: std::time::Duration) -> bool {
+        let end = end.as_nanos() as u64;
+        self.earliest.fetch_min(end, Ordering::SeqCst) >= end
     }
 
     /// Waits until that number is not `ended` any more, for at most so long in real time.
