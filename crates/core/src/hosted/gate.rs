@@ -6,20 +6,53 @@
 //! The waiters sleep in the kernel, all on one word, and each looks for its number. A thread of
 //! another process never comes here: a forked child has a copy of the words.
 
-use crate::base::shm;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::base::shm::{self, AtomicOp};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number of this process, wrapping.
+#[derive(Default)]
+struct Number(UnsafeCell<u32>);
+
+// SAFETY: the primitives of `shm` alone access it, which are atomic.
+unsafe impl Sync for Number {}
+
+impl Number {
+    fn now(&self) -> u32 {
+        // SAFETY: an aligned word, which lives as long as `self`.
+        unsafe { shm::load(self.0.get()) }
+    }
+
+    /// Adds to it, and gives what it was. A full fence.
+    fn add(&self, more: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { shm::fetch_op(self.0.get().cast(), 4, AtomicOp::Add, more.into()) as u32 }
+    }
+
+    /// Sleeps while it is `value`, for at most so long in real time.
+    fn sleep(&self, value: u32, limit: Option<Duration>) {
+        // SAFETY: as above.
+        unsafe { shm::futex_wait(self.0.get(), value, limit) }
+    }
+
+    /// Wakes all that sleep.
+    fn wake(&self) {
+        // SAFETY: as above.
+        unsafe { shm::futex_wake(self.0.get()) }
+    }
+}
 
 /// Hands out numbers, and serves them in order.
-#[derive(Debug)]
-pub(super) struct Gate {
-    /// The next number, wrapping.
-    next: AtomicU32,
+pub(crate) struct Gate {
+    /// The next number.
+    next: Number,
     /// The number that is served.
-    serves: AtomicU32,
-    /// Calls that have ended, wrapping.
-    ended: AtomicU32,
+    serves: Number,
+    /// Calls that have ended.
+    ended: Number,
     /// Threads that wait for that to change.
-    listeners: AtomicU32,
+    listeners: Number,
     /// The earliest time until which one of those sleeps, in nanoseconds of the machine's time: of
     /// those that have told theirs since the last call has ended.
     earliest: AtomicU64,
@@ -27,12 +60,11 @@ pub(super) struct Gate {
 
 impl Default for Gate {
     fn default() -> Gate {
-        let zero = || AtomicU32::new(0);
         Gate {
-            next: zero(),
-            serves: zero(),
-            ended: zero(),
-            listeners: zero(),
+            next: Number::default(),
+            serves: Number::default(),
+            ended: Number::default(),
+            listeners: Number::default(),
             earliest: AtomicU64::new(u64::MAX),
         }
     }
@@ -40,62 +72,58 @@ impl Default for Gate {
 
 impl Gate {
     /// Waits until it is this thread's turn.
-    pub(super) fn enter(&self) {
-        let number = self.next.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn enter(&self) {
+        let number = self.next.add(1);
         loop {
-            let served = self.serves.load(Ordering::Acquire);
+            let served = self.serves.now();
             if served == number {
                 return;
             }
-            // SAFETY: the word is aligned, and lives as long as `self`.
-            unsafe { shm::futex_wait(self.serves.as_ptr(), served, None) };
+            self.serves.sleep(served, None);
         }
     }
 
     /// Ends this thread's turn.
-    pub(super) fn leave(&self) {
-        // A thread that takes its number later than the load sees the new value, as both are
-        // sequentially consistent, and does not sleep.
-        let serves = self.serves.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        if self.next.load(Ordering::SeqCst) != serves {
-            // SAFETY: as above.
-            unsafe { shm::futex_wake(self.serves.as_ptr()) };
+    pub(crate) fn leave(&self) {
+        let serves = self.serves.add(1).wrapping_add(1);
+        // A thread that takes its number after this look sees the new value: each of the two has
+        // fenced between what it wrote and what it reads.
+        if self.next.now() != serves {
+            self.serves.wake();
         }
     }
 
     /// Whether it is nobody's turn.
     pub(super) fn is_free(&self) -> bool {
-        self.next.load(Ordering::SeqCst) == self.serves.load(Ordering::SeqCst)
+        self.next.now() == self.serves.now()
     }
 
     /// A call has ended.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         // A sleeper that tells its time before this sees the new number, and tells it again.
         self.earliest.store(u64::MAX, Ordering::SeqCst);
-        self.ended.fetch_add(1, Ordering::SeqCst);
-        if self.listeners.load(Ordering::SeqCst) > 0 {
-            // SAFETY: as above.
-            unsafe { shm::futex_wake(self.ended.as_ptr()) };
+        self.ended.add(1);
+        if self.listeners.now() > 0 {
+            self.ended.wake();
         }
     }
 
-    /// Number of calls that have ended, wrapping.
-    pub(super) fn ended(&self) -> u32 {
-        self.ended.load(Ordering::SeqCst)
+    /// Number of calls that have ended.
+    pub(crate) fn ended(&self) -> u32 {
+        self.ended.now()
     }
 
     /// Tells until when the caller sleeps. Says whether no other sleeper has told an earlier time.
-    pub(super) fn is_first(&self, end: std::time::Duration) -> bool {
+    pub(super) fn is_first(&self, end: Duration) -> bool {
         let end = end.as_nanos() as u64;
         self.earliest.fetch_min(end, Ordering::SeqCst) >= end
     }
 
     /// Waits until that number is not `ended` any more, for at most so long in real time.
-    pub(super) fn listen(&self, ended: u32, limit: std::time::Duration) {
-        self.listeners.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: as above.
-        unsafe { shm::futex_wait(self.ended.as_ptr(), ended, Some(limit)) };
-        self.listeners.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn listen(&self, ended: u32, limit: Duration) {
+        self.listeners.add(1);
+        self.ended.sleep(ended, Some(limit));
+        self.listeners.add(u32::MAX);
     }
 }
 
@@ -122,7 +150,7 @@ mod tests {
                     }
                 });
                 // It has its number before the next one comes.
-                while gate.next.load(Ordering::SeqCst) != thread + 2 {
+                while gate.next.now() != thread + 2 {
                     std::thread::yield_now();
                 }
             }

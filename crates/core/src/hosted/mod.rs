@@ -14,7 +14,7 @@ mod ask;
 pub(crate) mod attached;
 mod clock;
 mod fabric;
-mod gate;
+pub(crate) mod gate;
 pub(crate) mod passage;
 mod patch;
 #[cfg(target_arch = "x86_64")]

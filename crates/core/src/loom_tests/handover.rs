@@ -1,7 +1,8 @@
 //! Turns of an attached process and the machine: one at a time, nothing lost, and an end when the
-//! process has ended.
+//! process has ended. And the gate at which the process's threads wait for theirs.
 
 use super::*;
+use crate::hosted::gate::Gate;
 use crate::hosted::turn::{Came, Side, Turn};
 
 /// The turn's word, and one that only the side whose turn it is touches.
@@ -101,5 +102,53 @@ fn an_end_ends_the_wait() {
         watcher.join().unwrap();
         assert_eq!(await_turn(&pe, Side::Machine), Came::Gone);
         assert!(!turn(&pe).pass(Side::Machine));
+    });
+}
+
+/// A gate whose words have been touched.
+fn gate() -> Arc<Gate> {
+    let gate = Gate::default();
+    gate.enter();
+    gate.leave();
+    gate.tell();
+    gate.listen(0, std::time::Duration::ZERO);
+    Arc::new(gate)
+}
+
+/// Threads enter a gate one at a time, and each gets in.
+#[test]
+fn a_gate_lets_all_in_one_by_one() {
+    explore(3, || {
+        let (pe, gate) = (pages(), gate());
+        write(&pe, 1, 0);
+        let pass = |pe: &Pe, gate: &Gate| {
+            gate.enter();
+            write(pe, 1, read(pe, 1) + 1);
+            gate.leave();
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let (pe, gate) = (pe.clone(), gate.clone());
+                thread::spawn(move || pass(&pe, &gate))
+            })
+            .collect();
+        pass(&pe, &gate);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        gate.enter();
+        assert_eq!(read(&pe, 1), 3);
+    });
+}
+
+/// A thread that listens hears of a call that ends.
+#[test]
+fn the_end_of_a_call_is_heard() {
+    explore(0, || {
+        let gate = gate();
+        let (before, caller) = (gate.ended(), gate.clone());
+        let caller = thread::spawn(move || caller.tell());
+        while gate.ended() == before {
+            gate.listen(before, std::time::Duration::ZERO);
+        }
+        caller.join().unwrap();
     });
 }
