@@ -18,8 +18,8 @@
 //! grows. A question charges what the word has beyond the time of the last reply. The reply's time
 //! is later than that by what the call took, and the word grows by as much. What threads add to it
 //! meanwhile stays, and the next question charges it. With `--cpu-scale` the CPU time is added to
-//! the word. A reply takes its charge from one to the other in two steps, and drops what other
-//! threads have computed in the call. Clocks then show the [`LATEST`] time again until it is over.
+//! the word. A reply moves from one to the other what the process has computed until the call, in
+//! two steps, and drops what other threads have computed in the call. Clocks then show the [`LATEST`] time again until it is over.
 //!
 //! A process that is no PE sees the kernel's clocks ([`are_kernels`]).
 
@@ -50,6 +50,11 @@ static CALLING: AtomicBool = AtomicBool::new(false);
 static CPU_SCALE: AtomicU64 = AtomicU64::new(0);
 /// The process's CPU time when it last resumed, in nanoseconds.
 static CPU_SINCE: AtomicU64 = AtomicU64::new(0);
+/// CPU time since then that questions charge, as it counts in the machine, in nanoseconds; and CPU
+/// time that the process has computed between the last question and the call. Changed by the thread
+/// that has the PE's turn.
+static CPU_CHARGED: AtomicU64 = AtomicU64::new(0);
+static CPU_LATER: AtomicU64 = AtomicU64::new(0);
 /// The latest time that was shown, in nanoseconds. Only with `--cpu-scale`.
 static LATEST: AtomicU64 = AtomicU64::new(0);
 /// Whether this process is no PE, though its environment says so.
@@ -86,24 +91,33 @@ fn computed() -> u64 {
 /// Time since the last reply, which the caller's question charges. Called with the PE's turn.
 pub(super) fn charge() -> Duration {
     let spent = TIME.load(Ordering::Relaxed) - RESUMED.load(Ordering::Relaxed);
+    let computed = computed();
     CHARGED.store(spent, Ordering::Relaxed);
-    Duration::from_nanos(computed() + spent)
+    CPU_CHARGED.store(computed, Ordering::Relaxed);
+    Duration::from_nanos(computed + spent)
 }
 
 /// This thread, which has the PE's turn, passes it to the machine; or has it again.
 pub(super) fn set_calling(calling: bool) {
     CALLING.store(calling, Ordering::Relaxed);
+    if calling {
+        let later = computed().saturating_sub(CPU_CHARGED.load(Ordering::Relaxed));
+        CPU_LATER.store(later, Ordering::Relaxed);
+    }
 }
 
 /// The process resumes, at this time. Called with the PE's turn.
 pub(super) fn resumed(now: Duration) {
     let now = now.as_nanos() as u64;
     let charged = RESUMED.load(Ordering::Relaxed) + CHARGED.load(Ordering::Relaxed);
-    // Of questions that were not asked after all, the charge stays in the word. Then the word stays
-    // ahead of the reply, and the next question charges it.
-    TIME.fetch_add(now.saturating_sub(charged), Ordering::Relaxed);
+    // The machine takes no charge of the question with which a program begins, and of questions
+    // that it has refused. Then the word stays ahead of the reply, and the next question charges it.
+    let asked = charged + CPU_CHARGED.load(Ordering::Relaxed);
+    let later = CPU_LATER.swap(0, Ordering::Relaxed);
+    TIME.fetch_add(now.max(asked) - charged + later, Ordering::Relaxed);
     RESUMED.store(now, Ordering::Relaxed);
     CHARGED.store(0, Ordering::Relaxed);
+    CPU_CHARGED.store(0, Ordering::Relaxed);
     READINGS.store(0, Ordering::Relaxed);
     if CPU_SCALE.load(Ordering::Relaxed) != 0 {
         CPU_SINCE.store(cpu_time(), Ordering::Relaxed);
