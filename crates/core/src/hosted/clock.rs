@@ -19,7 +19,8 @@
 //! is later than that by what the call took, and the word grows by as much. What threads add to it
 //! meanwhile stays, and the next question charges it. With `--cpu-scale` the CPU time is added to
 //! the word. A reply moves from one to the other what the process has computed until the call, in
-//! two steps, and drops what other threads have computed in the call. Clocks then show the [`LATEST`] time again until it is over.
+//! two steps, and drops what other threads have computed in the call. Clocks then show the
+//! [`LATEST`] time again until it is over.
 //!
 //! A process that is no PE sees the kernel's clocks ([`are_kernels`]).
 
@@ -111,7 +112,8 @@ pub(super) fn resumed(now: Duration) {
     let now = now.as_nanos() as u64;
     let charged = RESUMED.load(Ordering::Relaxed) + CHARGED.load(Ordering::Relaxed);
     // The machine takes no charge of the question with which a program begins, and of questions
-    // that it has refused. Then the word stays ahead of the reply, and the next question charges it.
+    // that it has refused. Then the word stays ahead of the reply, and the next question charges
+    // it.
     let asked = charged + CPU_CHARGED.load(Ordering::Relaxed);
     let later = CPU_LATER.swap(0, Ordering::Relaxed);
     TIME.fetch_add(now.max(asked) - charged + later, Ordering::Relaxed);
