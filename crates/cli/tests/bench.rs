@@ -192,7 +192,9 @@ fn mistakes_are_told_before_anything_is_measured() {
     };
     told(&["no_such_row"], "--list");
     told(&["--json", "/nonexistent/folder/file", "pingpong"], "/nonexistent/folder/file");
-    told(&["--plot", "/proc/figures", "pingpong"], "/proc/figures");
+    told(&["--plot", "/proc/figures", "put_signal.8"], "/proc/figures");
+    told(&["--plot", "/tmp", "pingpong"], "none of them is to be measured");
+    told(&["--quick", "barrier.65536"], "takes too long for --quick");
 }
 
 /// Processes of a bench that run on behalf of it.

@@ -4,7 +4,6 @@
 //! events outside of the machine, in real time; after a timeout, as much time passes in the
 //! machine.
 
-use super::process::Slept;
 use super::{clock, process};
 use libc::{c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
@@ -27,12 +26,8 @@ pub(super) fn replacements() -> [(usize, usize); 6] {
 fn wait(timeout: Option<Duration>, for_nothing: bool, ask: impl FnOnce() -> c_long) -> c_int {
     let Some(time) = timeout.filter(|_| !clock::are_kernels()) else { return ask() as c_int };
     let end = clock::now().saturating_add(time);
-    if for_nothing {
-        match process::sleep(time) {
-            Slept::InTheMachine => return 0,
-            Slept::Refused => return clock::fail(libc::EINVAL),
-            Slept::NotYet => {}
-        }
+    if for_nothing && process::sleep(time) {
+        return 0;
     }
     let found = ask() as c_int;
     if found == 0 && !time.is_zero() {

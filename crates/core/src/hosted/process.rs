@@ -24,6 +24,7 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -41,40 +42,28 @@ thread_local! {
     static JOINER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How the machine has taken a sleep.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slept {
-    /// Its time has passed in the machine.
-    InTheMachine,
-    /// The kernel has to do it: the process is not a PE of a machine or has not joined yet, or a
-    /// signal handler has interrupted a call.
-    NotYet,
-    /// The machine refuses it, and the user has been told why.
-    Refused,
-}
-
-/// Sleeps for so long in the machine's time.
-pub(super) fn sleep(time: Duration) -> Slept {
+/// Sleeps for so long in the machine's time. False where the kernel has to do it: the process is not
+/// a PE of a machine or has not joined yet, a signal handler has interrupted a call, or the machine
+/// refuses, and the user has been told why.
+pub(super) fn sleep(time: Duration) -> bool {
     sleep_until(clock::now().saturating_add(time))
 }
 
-/// Sleeps until then, by the machine's time.
-fn sleep_until(end: Duration) -> Slept {
-    let Some(process) = JOINED.get() else { return Slept::NotYet };
+/// Sleeps until then, by the machine's time; or says that it cannot.
+fn sleep_until(end: Duration) -> bool {
+    let Some(process) = JOINED.get() else { return false };
     // A child by a bare `clone` does not know that it is one, so this asks the kernel.
     if process.id != std::process::id() || CALLS.get() {
-        return Slept::NotYet;
+        return false;
     }
-    match JOINER.get() || aside::wait(&process.gate, end) {
-        true => process.sleep_until(end),
-        false => Slept::InTheMachine,
-    }
+    let has_to_call = JOINER.get() || aside::wait(&process.gate, end);
+    !has_to_call || process.sleep_until(end)
 }
 
 /// A wait has ended at its limit, which the kernel kept in real time. Has the machine's time pass
 /// until then.
 pub(super) fn waited_until(end: Duration) {
-    if sleep_until(end) == Slept::NotYet {
+    if !sleep_until(end) {
         clock::passed(end.saturating_sub(clock::now()));
     }
 }
@@ -155,20 +144,25 @@ impl Process {
     }
 
     /// Sleeps until then, by the machine's time, in which the PE does nothing else.
-    fn sleep_until(&self, end: Duration) -> Slept {
-        let Ok(mut own) = self.own() else { return Slept::NotYet };
+    fn sleep_until(&self, end: Duration) -> bool {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let Ok(mut own) = self.own() else { return false };
         let time = end.saturating_sub(clock::now());
         // SAFETY: the question has no block.
         match unsafe { self.call(&mut own, Ask::Compute { time }, null_mut()) } {
-            Ok(_) => Slept::InTheMachine,
+            Ok(_) => true,
             // The process is about to be ended.
-            Err(_) if own.has_ended() => Slept::NotYet,
+            Err(_) if own.has_ended() => false,
             Err(why) => {
-                let told = format!("memonet: PE {}: a sleep of {time:?}: {why}\n", self.seat.pe());
-                // The program's function can give no more than a number.
-                // SAFETY: the kernel reads the text.
-                unsafe { libc::write(libc::STDERR_FILENO, told.as_ptr().cast(), told.len()) };
-                Slept::Refused
+                if !TOLD.swap(true, Ordering::Relaxed) {
+                    let pe = self.seat.pe();
+                    let told =
+                        format!("memonet: PE {pe}: a sleep of {time:?}, in real time: {why}\n");
+                    // The program's function can give no more than a number.
+                    // SAFETY: the kernel reads the text.
+                    unsafe { libc::write(libc::STDERR_FILENO, told.as_ptr().cast(), told.len()) };
+                }
+                false
             }
         }
     }
