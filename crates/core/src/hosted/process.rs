@@ -42,9 +42,9 @@ thread_local! {
     static JOINER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sleeps for so long in the machine's time. False where the kernel has to do it: the process is not
-/// a PE of a machine or has not joined yet, a signal handler has interrupted a call, or the machine
-/// refuses, and the user has been told why.
+/// Sleeps for so long in the machine's time. False where the kernel has to do it: the process is
+/// not a PE of a machine or has not joined yet, a signal handler has interrupted a call, or the
+/// machine refuses, and the user has been told why.
 pub(super) fn sleep(time: Duration) -> bool {
     sleep_until(clock::now().saturating_add(time))
 }
