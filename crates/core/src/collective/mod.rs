@@ -370,6 +370,7 @@ impl Scratch {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::base::layout::STAGING_BYTES;
     use crate::job::Job;
 
     /// An operator that panics at the second element leaves the destination as it was.
@@ -386,6 +387,28 @@ mod tests {
             let next = job.world().all_reduce_into(Sum, to, from);
             assert!(matches!(next, Err(Error::Misuse { .. })), "{next:?}");
             std::mem::forget(window);
+        })
+        .unwrap();
+    }
+
+    /// Elements that are longer than a staging area are combined by another way.
+    #[test]
+    fn an_operator_may_panic_at_a_long_element() {
+        type Long = [u8; STAGING_BYTES[1] as usize + 1];
+        Job::threads(2, |job| {
+            let call = || {
+                let mut given = vec![[1; size_of::<Long>()]; 2];
+                let operator = By(|_: Long, _: Long| panic!("at the first"));
+                let call = || job.world().all_reduce_slice(operator, &mut given);
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err()
+            };
+            // Its values are on the stack.
+            let with_room = std::thread::Builder::new().stack_size(64 << 20);
+            let unwound = std::thread::scope(|scope| {
+                with_room.spawn_scoped(scope, call).unwrap().join().unwrap()
+            });
+            let next = job.barrier();
+            assert!(unwound && matches!(next, Err(Error::Misuse { .. })), "{next:?}");
         })
         .unwrap();
     }

@@ -21,7 +21,7 @@ use std::panic::Location;
 
 /// Makes the team unusable for this PE when an operator panics: dropped by nothing else. The PE has
 /// left the call in its midst, and the others would take its next call for the rest of this one.
-struct NoPanic<'a>(&'a Team);
+pub(super) struct NoPanic<'a>(pub(super) &'a Team);
 
 impl Drop for NoPanic<'_> {
     fn drop(&mut self) {
@@ -348,16 +348,15 @@ impl Team {
         from: SymmetricRange,
     ) -> Quick<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
-            // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64
-            // bytes, private and apart.
-            let (into, with) = unsafe {
-                (
-                    std::slice::from_raw_parts_mut(into.cast::<T>(), count),
-                    std::slice::from_raw_parts(with.cast::<T>(), count),
-                )
-            };
-            for (into, with) in into.iter_mut().zip(with) {
-                *into = operator.combine(*into, *with);
+            let (into, with) = (into.cast::<T>(), with.cast::<T>());
+            for at in 0..count {
+                // SAFETY: `combine_places` hands over two blocks of so many elements, private and
+                // apart. They are aligned to 64 bytes, and elements may ask for more.
+                unsafe {
+                    let (lower, higher) =
+                        (into.add(at).read_unaligned(), with.add(at).read_unaligned());
+                    into.add(at).write_unaligned(operator.combine(lower, higher));
+                }
             }
         };
         let elements =

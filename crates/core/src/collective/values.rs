@@ -5,6 +5,7 @@
 //! members cut alike, because they give equally many elements. A call on no elements does nothing.
 
 use super::operator::{Goal, Number, Operator, Sum};
+use super::reduce::NoPanic;
 use super::staging::Staging;
 use super::{Broadcast, Destinations, check_length};
 use crate::base::error::{Error, Quick, Result};
@@ -287,8 +288,12 @@ impl Team {
         let most = staging.half().checked_div(size_of::<T>());
         match most.ok_or(Error::misuse("elements that are combined must have a size"))? {
             0 => {
+                let unwound = NoPanic(self);
                 let mut each = elements.iter_mut();
-                each.try_for_each(|element| self.combine_large(&staging, operator, goal, element))
+                let combined = each
+                    .try_for_each(|element| self.combine_large(&staging, operator, goal, element));
+                std::mem::forget(unwound);
+                combined
             }
             most => elements.chunks_mut(most).try_for_each(|piece| {
                 let bytes = size_of_val(piece);

@@ -17,6 +17,9 @@ pub(crate) trait Relay: Send + Sync {
         false
     }
 
+    /// Called before other PEs can see that this PE leaves the job in order.
+    fn before_departure(&self) {}
+
     /// Called when this PE leaves the job in order. True while other PEs need the relay: then the
     /// PE stays and relays.
     fn depart(&self) -> bool {
@@ -48,6 +51,8 @@ pub(super) struct Departures {
 pub(crate) struct Progress {
     pub(super) departures: Departures,
     pub(super) relays: Mutex<Vec<Weak<dyn Relay>>>,
+    /// Relays that other PEs may need after the program has dropped them.
+    pub(super) kept: Mutex<Vec<Arc<dyn Relay>>>,
     /// Whether there has ever been a relay.
     pub(super) has_relays: AtomicBool,
     pub(super) watch: Option<Box<dyn Watcher>>,
@@ -67,6 +72,7 @@ impl Progress {
         Progress {
             departures: Departures::default(),
             relays: Mutex::new(Vec::new()),
+            kept: Mutex::new(Vec::new()),
             has_relays: AtomicBool::new(false),
             watch,
             sockets: AtomicU32::new(0),

@@ -100,6 +100,17 @@ impl Pe {
         self.progress.has_relays.store(true, Ordering::Relaxed);
     }
 
+    /// Keeps a relay that the program drops while other PEs need it, until this PE has left.
+    pub(crate) fn keep_relay(&self, relay: Arc<dyn Relay>) {
+        lock(&self.progress.kept).push(relay);
+    }
+
+    /// Drops the relays that were kept. They refer to this PE, which would never be freed.
+    pub(crate) fn drop_kept_relays(&self) {
+        let kept = std::mem::take(&mut *lock(&self.progress.kept));
+        drop(kept);
+    }
+
     fn relay(&self) -> Option<Due> {
         // A process that the PE has forked off knows only what had come by then.
         if ending::refuse_child(self).is_err() {

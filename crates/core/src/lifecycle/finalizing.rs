@@ -56,6 +56,7 @@ impl Pe {
         left_place::leave_none(self)?;
         // A PE must not count as gone before its writes are visible, and its notifications (F5).
         let quiet = self.quiet_all();
+        self.live_relays().iter().for_each(|relay| relay.before_departure());
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {
             return Ok(());
         }
@@ -70,6 +71,7 @@ impl Pe {
             }
             false => quiet,
         };
+        self.drop_kept_relays();
         if self.has_fabric() && !self.fabric().outlives_pes() {
             let gone = |pe| self.control().state(pe).departed().is_some();
             wait::until(self, Terms::forever(Awaiting::Leave), || {

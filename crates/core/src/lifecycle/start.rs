@@ -471,6 +471,25 @@ mod tests {
         assert_eq!(met.unwrap(), [(Participation::Taking, true)]);
     }
 
+    /// Not even where all that it would wait for has come.
+    #[test]
+    fn a_forked_process_makes_no_team() {
+        let made = Job::threads(2, |job| {
+            let ready = job.window::<u64>(1).unwrap();
+            if job.pe() == 1 {
+                ready.wait_until(0, crate::Cmp::Eq, 1).unwrap();
+            } else {
+                // PE 1 has called by now, or soon has. The child's call would be its answer.
+                ready.remote(1, 0).unwrap().store(1);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                assert!(in_child(|| is_misuse(job.team_among(&[0, 1]))));
+            }
+            let team = job.team_among(&[0, 1]).unwrap();
+            (team.members().to_vec(), team.barrier().is_ok())
+        });
+        assert_eq!(made.unwrap(), [(vec![0, 1], true), (vec![0, 1], true)]);
+    }
+
     #[test]
     fn a_forked_process_writes_but_neither_takes_locks_nor_gives_them_back() {
         let written = Job::threads(1, |job| {

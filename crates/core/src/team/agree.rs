@@ -141,6 +141,8 @@ impl Council<'_> {
         arguments: Result<String>,
         peers: &[usize],
     ) -> Result<Agreed> {
+        // A child that has copies of these objects must not write the PE's words.
+        ending::refuse_child(self.pe)?;
         let mine = arguments.as_ref().map_or(WRONG, |arguments| digest(call, arguments));
         let unequal = |pe: usize, theirs: &str, ours: String| Error::Unequal {
             call,

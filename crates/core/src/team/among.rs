@@ -9,6 +9,7 @@ use super::Team;
 use super::agree::{self, Council};
 use super::turn::Turn;
 use crate::base::error::{Error, Result};
+use crate::endpoint::ending;
 use crate::sync::barrier::{Algorithm, rank_of};
 use std::sync::atomic::AtomicUsize;
 
@@ -18,6 +19,8 @@ const SLOT: usize = 1;
 impl Team {
     /// [`Job::team_among`](crate::Job::team_among); this team is the job's team of all PEs.
     pub(crate) fn among(&self, pes: &[usize]) -> Result<Team> {
+        // Words of the PE's segment are written before the first wait, which would refuse a child.
+        ending::refuse_child(&self.pe)?;
         self.check(pes)?;
         let rank = rank_of(pes, self.pe.me()).ok_or(Error::misuse(
             "a team without a parent is made by its own members: this PE is none",

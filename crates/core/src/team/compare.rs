@@ -18,6 +18,7 @@ use super::agree::digest;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{BarrierSlot, SAID};
 use crate::base::shm;
+use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
 
@@ -107,6 +108,8 @@ impl Team {
         name: &str,
         arguments: &[(&'static str, u64)],
     ) -> Result<()> {
+        // A child that has copies of these objects must not write the PE's words.
+        ending::refuse_child(&self.pe)?;
         let phase = self.barrier.phase() + 1;
         let mine = Call::new(phase, name, arguments);
         self.publish_call(mine.words());

@@ -1,7 +1,7 @@
 //! Waiting on words of this PE's own part of a window.
 
 use crate::base::compare::Cmp;
-use crate::base::error::{Quick, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::shm::{self, Word};
 use crate::base::shows;
 use crate::wait::limit::Limit;
@@ -194,7 +194,8 @@ impl<'a, T: Word> Wait<'a, T> {
         self
     }
 
-    /// The wait depends on these PEs alone: when another PE dies, it goes on.
+    /// The wait depends on these PEs alone: when another PE dies, it goes on. A wait that depends
+    /// on a PE that does not exist fails with [`NoSuchPe`](crate::Error::NoSuchPe).
     pub fn depends_on(mut self, pes: &'a [usize]) -> Self {
         self.members = Some(pes);
         self
@@ -204,10 +205,22 @@ impl<'a, T: Word> Wait<'a, T> {
     fn wait<R>(&self, words: &dyn Fn() -> Words, look: impl FnMut() -> Option<R>) -> Quick<R> {
         let awaiting = match self.members {
             None => Awaiting::Word(Some(words)),
-            Some(members) => Awaiting::WordOf(members, Some(words)),
+            Some(members) => {
+                self.check_members(members)?;
+                Awaiting::WordOf(members, Some(words))
+            }
         };
         let terms = Terms::new(awaiting, self.limit.patience());
         wait::until(&self.window.inner.pe, terms, look)
+    }
+
+    #[cold]
+    fn check_members(&self, members: &[usize]) -> Quick<()> {
+        let npes = self.window.inner.pe.npes();
+        match members.iter().find(|&&pe| pe >= npes) {
+            Some(&pe) => Err(Error::NoSuchPe { pe, npes, call: None }.into()),
+            None => Ok(()),
+        }
     }
 
     /// The words of the wait as they are now.

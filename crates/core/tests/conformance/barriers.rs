@@ -369,19 +369,26 @@ fn an_arrival_needs_no_further_calls(setup: Setup) {
     }
 }
 
-/// A PE that arrives and leaves the job without waiting makes no other PE wait for ever.
+/// A PE may arrive and leave the job without waiting, and whether it keeps the barrier or drops it:
+/// the others pass.
 fn arriving_and_leaving(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 5, 9]), 1) {
         for hasty in [0, run.npes - 1] {
-            run.job(move |job| {
-                let barrier = job.world().new_barrier()?;
-                barrier.step()?;
-                if job.pe() != hasty {
-                    let passed = barrier.wait_timeout(SHORT);
-                    assert!(matches!(passed, Ok(()) | Err(Error::PeerFailed { .. })), "{passed:?}");
-                }
-                Ok(())
-            });
+            for keeps in [false, true] {
+                run.job(move |job| {
+                    let own = job.world().new_barrier()?;
+                    let barrier = if keeps { job.world().split_barrier() } else { &own };
+                    if job.pe() != hasty {
+                        crate::setup::nap(Duration::from_millis(2));
+                    }
+                    let _arrival = barrier.arrive()?;
+                    if job.pe() != hasty {
+                        let passed = barrier.wait_timeout(SHORT);
+                        assert!(passed.is_ok(), "{} of {}: {passed:?}", job.pe(), run.npes);
+                    }
+                    Ok(())
+                });
+            }
         }
     }
 }

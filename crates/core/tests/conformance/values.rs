@@ -21,6 +21,7 @@ on_every_fabric!(
     one_thread_at_a_time,
     // Its long values do not fit the stack of a simulated PE.
     of_odd_types,
+    of_wide_alignment,
 );
 
 /// Elements of each member, of 8 bytes: around lines, eager buffers and the shortest staging areas,
@@ -276,6 +277,42 @@ fn of_odd_types(setup: Setup) {
                 (team.all_reduce(Max, me as i8)?, team.all_reduce(Min, me)?),
                 (n as i8 - 1, 0)
             );
+            Ok(())
+        });
+    }
+}
+
+/// Elements may ask for wider alignment than the lines and buffers that they pass through.
+fn of_wide_alignment(setup: Setup) {
+    #[derive(
+        Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+    )]
+    #[repr(C, align(128))]
+    struct Wide([u64; 16]);
+    #[derive(
+        Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+    )]
+    #[repr(C, align(4096))]
+    struct Page([u64; 512]);
+    for run in setup.runs(&sizes_here(&[1, 2, 3])) {
+        run.job(|job| {
+            let (team, me, n) = (job.world(), job.pe() as u64, job.npes() as u64);
+            let sum: u64 = (0..n).sum();
+            let wide = By(|a: Wide, b: Wide| Wide(std::array::from_fn(|i| a.0[i] + b.0[i])));
+            let page = By(|a: Page, b: Page| Page(std::array::from_fn(|i| a.0[i] + b.0[i])));
+            for _ in 0..3 {
+                assert_eq!(team.all_reduce(wide, Wide([me; 16]))?, Wide([sum; 16]));
+                assert_eq!(team.all_reduce(page, Page([me; 512]))?, Page([sum; 512]));
+                let upto = (0..=me).sum();
+                assert_eq!(team.scan(wide, Wide([me; 16]))?, Wide([upto; 16]));
+                let mut many = vec![Wide([me; 16]); 100];
+                team.all_reduce_slice(wide, &mut many)?;
+                assert_eq!(many, vec![Wide([sum; 16]); 100]);
+            }
+            let window = job.window::<Wide>(8)?;
+            window.write_from(0, &[Wide([me; 16]); 4]);
+            team.all_reduce_into(wide, window.span(4..8)?, window.span(0..4)?)?;
+            assert_eq!(window.to_vec()[4..], [Wide([sum; 16]); 4]);
             Ok(())
         });
     }

@@ -17,6 +17,7 @@ on_every_fabric!(
     all_need_not_hold_at_once,
     some_gives_all_that_hold,
     of_none,
+    of_pes_that_do_not_exist,
     beyond_the_end,
     deadlines,
     a_wait_can_go_on_after_its_deadline,
@@ -36,6 +37,31 @@ fn holds(cmp: Cmp, word: i64, value: i64) -> bool {
         Cmp::Le => word <= value,
         Cmp::Gt => word > value,
         Cmp::Ge => word >= value,
+    }
+}
+
+/// Such a wait is refused, also where its condition holds.
+fn of_pes_that_do_not_exist(setup: Setup) {
+    for run in setup.runs(&[1, 2]) {
+        run.job(|job| {
+            let (w, n) = (job.window::<u64>(1)?, job.npes());
+            for bad in [n, usize::MAX] {
+                let pes = [0, bad];
+                let wait = || w.wait().depends_on(&pes);
+                for refused in [
+                    wait().until(0, Cmp::Eq, 0).map(drop),
+                    wait().any(&[0], Cmp::Eq, 0).map(drop),
+                    wait().all(&[0], Cmp::Eq, 0),
+                    wait().some(&[0], Cmp::Eq, 0).map(drop),
+                ] {
+                    assert!(
+                        matches!(&refused, Err(Error::NoSuchPe { pe, npes, .. }) if (*pe, *npes) == (bad, n)),
+                        "{refused:?}"
+                    );
+                }
+            }
+            Ok(())
+        });
     }
 }
 

@@ -261,7 +261,8 @@ impl Recorder {
     }
 
     /// Begins a call of the program, made at `at`, of the window that was made at `window`. `None`
-    /// inside of another call.
+    /// inside of another call, be it one of another job: so a call's end never brings back another
+    /// call, whose recorder may be gone by then.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(
@@ -271,7 +272,7 @@ impl Recorder {
         window: Option<&'static Location<'static>>,
     ) -> Option<Recording> {
         let before = CURRENT.get();
-        if std::ptr::eq(before.of, &**self) || !self.is_on() {
+        if !before.of.is_null() || !self.is_on() {
             return None;
         }
         let (slot, began) = (self.names.slot(&self.part, name), self.nanos());
@@ -318,7 +319,7 @@ impl Recorder {
 /// A call of the program, until it is dropped.
 pub struct Recording {
     recorder: Arc<Recorder>,
-    /// What the thread was in before.
+    /// What the thread was in before: perhaps a wait, and no call.
     before: Current,
 }
 

@@ -330,6 +330,8 @@ trait Phases {
     }
     /// The errand has made the first of these steps, with so many notifications among them, or all.
     fn made(&self, _phase: u64, _notified: usize, _complete: bool) {}
+    /// The barrier is dropped before its last phase is complete.
+    fn dropped_early(&self, _slot: &Slot) {}
 }
 
 /// The algorithm of one barrier.
@@ -947,10 +949,12 @@ impl Drop for Barrier {
         // phase have been seen. Where the last phase is not complete, some are still to come, and
         // the slot is never used again. Otherwise it rests until all members have dropped it, as
         // others may still read its words.
-        if matches!(by_way!(self, way => self.poll(way)), Ok(true))
-            && !self.lost.load(Ordering::Relaxed)
-        {
-            let slot = &self.slot;
+        let (slot, lost) = (&self.slot, self.lost.load(Ordering::Relaxed));
+        let complete = by_way!(self, way => self.poll(way));
+        if matches!(complete, Ok(false)) {
+            by_way!(self, way => way.dropped_early(slot));
+        }
+        if matches!(complete, Ok(true)) && !lost {
             if let Selected::Hardware(way) = &self.way {
                 way.leave(slot);
             }

@@ -50,7 +50,7 @@ impl<P: Phases> Relaying<P> {
     }
 }
 
-impl<P: Phases> Phases for Relayed<P> {
+impl<P: Phases + Send + Sync + 'static> Phases for Relayed<P> {
     const PASSIVE: bool = P::PASSIVE;
 
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
@@ -73,6 +73,10 @@ impl<P: Phases> Phases for Relayed<P> {
         debug_assert_eq!(at.phase, phase);
         self.0.move_on(&mut at)
     }
+
+    fn dropped_early(&self, slot: &Slot) {
+        slot.pe.keep_relay(self.0.clone());
+    }
 }
 
 impl<P: Phases + Send + Sync> Relay for Relaying<P> {
@@ -87,5 +91,22 @@ impl<P: Phases + Send + Sync> Relay for Relaying<P> {
         // The wait for this barrier meets the error again, and reports it.
         drop(self.move_on(&mut at));
         None
+    }
+
+    /// A PE may arrive and leave. Its part of the phase counts as done, as it relays to the end.
+    fn before_departure(&self) {
+        let at = lock(&self.at);
+        if !at.complete {
+            self.slot.publish_done(at.phase);
+        }
+    }
+
+    /// Members that still work, or have yet to join, need the relay until the phase is complete.
+    /// Where it cannot be completed, they learn that by themselves.
+    fn depart(&self) -> bool {
+        let complete = self.move_on(&mut lock(&self.at)).unwrap_or(true);
+        let slot = &self.slot;
+        let works = |&pe: &usize| slot.pe.control().state(pe).departed().is_none();
+        !complete && slot.members.iter().filter(|&&pe| pe != slot.pe.me()).any(works)
     }
 }
