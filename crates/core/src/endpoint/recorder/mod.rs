@@ -399,3 +399,24 @@ impl Pe {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::file::RecordFile;
+    use super::*;
+    use crate::job::Job;
+    use crate::lifecycle::start::JobOptions;
+
+    /// Ended in any order, calls of several PEs leave nothing of them behind.
+    #[test]
+    fn calls_that_end_in_the_wrong_order() {
+        let file = Arc::new(RecordFile::create(2, 0, 2, 0).unwrap());
+        let jobs =
+            Job::threads_with(&JobOptions::new().record(file.clone()), 2, |job| job).unwrap();
+        let (outer, inner) = (jobs[0].begin_call("outer"), jobs[1].begin_call("inner"));
+        assert!(outer.is_some());
+        drop((outer, inner));
+        drop(jobs);
+        assert!(CURRENT.get().of.is_null());
+    }
+}
