@@ -97,8 +97,16 @@ fn a_program_without_lines_has_functions_or_addresses() {
         (&["-s"], "in shmem_set_lock at program+0x"),
     ] {
         compile(options, &program);
-        let said = said(&["--timeout", "2"], &program, 124);
-        assert!(said.contains(place), "{options:?}: no {place:?} in:\n{said}");
+        // Half a second is for the answers, and a busy machine may take more to walk the stack: a
+        // static program's first walk sorts its table of frames.
+        let mut last = String::new();
+        for _ in 0..5 {
+            last = said(&["--timeout", "2"], &program, 124);
+            if last.contains(place) {
+                break;
+            }
+        }
+        assert!(last.contains(place), "{options:?}: no {place:?} in:\n{last}");
     }
 }
 
