@@ -35,7 +35,7 @@ impl Network {
             let problem = format!("is {ports}; the switches of a tree have from 3 to {MOST_PORTS}");
             return Err(section.error("ports", problem));
         }
-        let fat = machine.section("topology").count("fat")?.max(1);
+        let fat = machine.section("topology").count_up_to("fat", u32::MAX.into())?;
         // Links down from a switch of the tree.
         let down = ports as u32 - 1;
         let (mut lower, mut below, mut rate) = (None, self.nodes, rate);

@@ -75,6 +75,7 @@ use memonet_core::unstable::fabric::FarAddress;
 use packets::FLAG_BYTES;
 use parameters::Parameters;
 use process::{Completion, Placed, Process, Transfer};
+use std::collections::BTreeSet;
 
 /// A transfer that has been started and waits for the NIC.
 #[derive(Debug)]
@@ -106,6 +107,9 @@ enum Mode {
 struct NicOf {
     dma: Unit,
     receiver: Unit,
+    /// Transfers of which a packet was refused, and more are to come: each by its sender's node and
+    /// the number of its word.
+    refused: BTreeSet<(u32, u64)>,
 }
 
 /// The NICs of a machine.

@@ -135,6 +135,11 @@ impl CommandWordDma {
         let written = receiver.take(checked.1, is.memory_rate.time(came));
         let visible = written.1 + is.write;
         cx.stage(node, "receive", "write", op, (written.0, visible));
+        let refused = &mut self.nics[node.index()].refused;
+        let whole = match header[0] & LAST {
+            0 => !refused.contains(&(from.0, number)),
+            _ => !refused.remove(&(from.0, number)),
+        };
         let flag = header[0] & FLAG != 0;
         let pe = self.placement.pe(node, (header[0] >> PROCESS) as u16 as usize);
         let to = |offset| FarAddress { pe: pe.0, region, offset };
@@ -149,11 +154,18 @@ impl CommandWordDma {
                     && (!flag || cx.read(op, to(header[3]), 8).is_ok()));
         if good {
             cx.write(visible, op, to(header[2]), payload);
-            if flag {
-                cx.write(visible, op, to(header[3]), Payload::word(FLAG_BYTES, value));
+            // A flag says that all has come.
+            match flag {
+                true if whole => {
+                    cx.write(visible, op, to(header[3]), Payload::word(FLAG_BYTES, value));
+                }
+                _ => cx.lost(op, u64::from(flag)),
             }
         } else {
             cx.lost(op, 1 + u64::from(flag));
+            if header[0] & LAST == 0 {
+                self.nics[node.index()].refused.insert((from.0, number));
+            }
         }
         if good && header[0] & LAST == 0 {
             return;

@@ -208,7 +208,7 @@ impl InfiniBand {
             swif_send: nic.time("swif_send")?,
             swif_receive: nic.time("swif_receive")?,
             write: nic.time("write")?,
-            receive_buffers: nic.count("receive_buffers")?,
+            receive_buffers: nic.count_up_to("receive_buffers", u32::MAX.into())?,
             packet: packet as usize,
             header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,

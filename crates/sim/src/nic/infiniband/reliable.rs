@@ -13,7 +13,9 @@
 //!
 //! *Datagrams to a group* (`nic.reliable_datagrams`) are numbered by their sender, for all members.
 //! Each member's NIC acknowledges them, and what one of them lacks is sent again to that one alone.
-//! A packet for which the driver has no buffer is not acknowledged, and so comes again. A node that
+//! A packet for which the driver has no buffer is not acknowledged, and so comes again. One buffer
+//! is kept for the packet whose turn it is: if those behind it had all, nothing could be delivered,
+//! and none would ever be free. A node that
 //! has left the group acknowledges what comes for it, as nobody there waits for it.
 //!
 //! InfiniBand's own hardware takes packets in order alone and repeats everything from the lost one
@@ -149,17 +151,16 @@ impl InfiniBand {
     }
 
     /// What becomes of a datagram to a group at a node.
-    fn fate(&self, node: Node, from: Node, group: u32) -> Fate {
+    fn fate(&self, node: Node, from: Node, group: u32, number: u32) -> Fate {
         let nic = &self.nics[node.index()];
         let joins = |wanted: &Wanted| matches!(wanted, Wanted::Datagrams(_));
         match nic.inboxes.get(&(group as u16)) {
             Some(inbox) => {
                 let connection = nic.connections.get(&(from.0, Stream::Group(group)));
                 let early = connection.map_or(0, Connection::early);
-                match (inbox.came.len() + early) as u64 {
-                    full if full >= self.is.receive_buffers => Fate::Ignore,
-                    _ => Fate::Take,
-                }
+                let is_next = number == connection.map_or(0, |connection| connection.expected);
+                let needed = (inbox.came.len() + early) as u64 + if is_next { 1 } else { 2 };
+                if needed > self.is.receive_buffers { Fate::Ignore } else { Fate::Take }
             }
             None if nic.joining.values().any(|joining| joins(&joining.wanted)) => Fate::Ignore,
             None => Fate::Acknowledge,
@@ -173,7 +174,7 @@ impl InfiniBand {
         let transmission = packet.header[3] >> 32;
         let fate = match stream {
             Stream::Data => Fate::Take,
-            Stream::Group(group) => self.fate(node, from, group),
+            Stream::Group(group) => self.fate(node, from, group, number),
         };
         let flags = packet.header[0] & MULTICAST;
         let mut is_gone = false;

@@ -223,8 +223,8 @@ impl LogGp {
         let is = self.is;
         let Message { op, to, mut header, data, first, last, .. } = part;
         let wire_bytes = is.header + data.len() as u32;
-        // A packet to the node itself stays within the NIC and never sees the link.
-        let link = if to == node { Ps::ZERO } else { is.link_rate.time(wire_bytes.into()) };
+        // A packet to the node itself stays within the NIC, which is as fast inside as its link.
+        let link = is.link_rate.time(wire_bytes.into());
         let gap = if first { is.gap } else { Ps::ZERO };
         let (start, _) = self.nics[node.index()].out.sender.take(at, gap.max(link));
         let leaves = start + is.send_latency;

@@ -5,8 +5,17 @@ use super::*;
 /// A machine whose NICs send datagrams to groups again, on links that lose this part of all
 /// packets.
 fn reliable(part: f64) -> Machine {
+    with_buffers(part, 256)
+}
+
+/// The same with so many buffers for a group at each node.
+fn with_buffers(part: f64, buffers: u64) -> Machine {
     let text = include_str!("../../../../../../machines/dimmnet-2.toml")
-        .replace("link.loss = { value = 0.01,", &format!("link.loss = {{ value = {part},"));
+        .replace("link.loss = { value = 0.01,", &format!("link.loss = {{ value = {part},"))
+        .replace(
+            "receive_buffers = { value = 256,",
+            &format!("receive_buffers = {{ value = {buffers},"),
+        );
     Machine::parse("reliable", &text, Some("reliable")).unwrap()
 }
 
@@ -64,6 +73,32 @@ fn reliable_datagrams_wait_for_buffers() {
     assert!(got.iter().all(|got| got.iter().eq(numbers.iter())));
     bench.run();
     bench.assert_conserved();
+}
+
+/// Datagrams that come before their turn leave a buffer for the one that is lost.
+#[test]
+fn the_lost_one_finds_a_buffer() {
+    for (seed, buffers) in (1..).zip([1, 2, 3, 16]) {
+        let mut bench = Bench::of(&with_buffers(0.1, buffers), 3, seed);
+        let group = join_for(&mut bench, &[0, 1, 2], Wanted::Datagrams(0))[0] as u32;
+        for number in 0..100u64 {
+            bench.call(0, send(group, None, &number.to_le_bytes()));
+        }
+        let mut got = [Vec::new(), Vec::new()];
+        for _ in 0..2000 {
+            for pe in [1, 2] {
+                got[pe - 1].extend(take(&mut bench, pe as u32, group));
+            }
+            let later = bench.world.now() + Ps::us(50);
+            bench.run_until(later);
+        }
+        let numbers: Vec<[u8; 8]> = (0..100u64).map(u64::to_le_bytes).collect();
+        for got in got {
+            assert!(got.iter().eq(numbers.iter()), "{buffers} buffers: {}", got.len());
+        }
+        bench.run();
+        bench.assert_conserved();
+    }
 }
 
 /// A datagram that is lost for one member comes to it alone once more, within the patience; those
