@@ -44,14 +44,8 @@ pub fn is_there(ctx: Ctx) -> bool {
 /// Destroys all contexts of a team.
 ///
 /// # Safety
-/// No other thread uses them.
+/// No other thread uses them. Contexts of other teams may be in use, and be destroyed meanwhile.
 pub unsafe fn destroy_of(team: Team) {
-    for handle in ALL.handles() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if ALL.get(handle).is_some_and(|made| made.team == team) {
-                drop(ALL.remove(handle));
-            }
-        }
-    }
+    // SAFETY: the caller's promise.
+    unsafe { ALL.remove_where(|made| made.team == team) };
 }

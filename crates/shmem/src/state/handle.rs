@@ -206,13 +206,46 @@ impl<T, const N: usize> Table<T, N> {
     pub unsafe fn remove(&self, handle: usize) -> Option<T> {
         let mut free = lock(&self.free);
         let place = self.place(handle)?;
+        // SAFETY: the caller's promise. `place` found the handle, under the lock.
+        Some(unsafe { self.take(&mut free, place, handle) })
+    }
+
+    /// Takes the object of a place that holds `handle`.
+    ///
+    /// # Safety
+    /// No other thread uses the handle. `free` is that of this table, locked since `place` held it.
+    unsafe fn take(&self, free: &mut Free, place: &Place<T>, handle: usize) -> T {
         place.handle.store(0, Ordering::Release);
         let next = std::ptr::without_provenance_mut(free.returned);
         let thing = place.thing.swap(next, Ordering::AcqRel);
         free.returned = (handle & ((1 << INDEX_BITS) - 1)) - FIRST + 1;
         // SAFETY: `insert` made the pointer from a box. Only the call that clears the handle, under
         // the lock, takes the box back.
-        Some(*unsafe { Box::from_raw(thing) })
+        *unsafe { Box::from_raw(thing) }
+    }
+
+    /// Removes the objects for which `is_one` holds. Other threads may use and remove the others
+    /// meanwhile.
+    ///
+    /// # Safety
+    /// No other thread uses the handles of those that are removed.
+    pub unsafe fn remove_where(&self, is_one: impl Fn(&T) -> bool) {
+        let mut taken = Vec::new();
+        let mut free = lock(&self.free);
+        for place in &self.places[..free.fresh] {
+            let handle = place.handle.load(Ordering::Acquire);
+            if handle == 0 {
+                continue;
+            }
+            // SAFETY: the place holds a handle, so it has an object. Objects are only removed under
+            // the lock, which is held for the whole walk: another thread may destroy any of them.
+            if is_one(unsafe { &*place.thing.load(Ordering::Acquire) }) {
+                // SAFETY: the caller's promise; the lock is held.
+                taken.push(unsafe { self.take(&mut free, place, handle) });
+            }
+        }
+        // What objects do when they are dropped must not wait for calls that need the table.
+        drop(free);
     }
 
     /// Removes all objects.
@@ -220,14 +253,13 @@ impl<T, const N: usize> Table<T, N> {
     /// # Safety
     /// No other thread uses any of the handles.
     pub unsafe fn clear(&self) {
-        for handle in self.handles() {
-            // SAFETY: the caller's promise.
-            drop(unsafe { self.remove(handle) });
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_where(|_| true) };
     }
 
     /// All handles in use.
-    pub fn handles(&self) -> Vec<usize> {
+    #[cfg(test)]
+    fn handles(&self) -> Vec<usize> {
         let free = lock(&self.free);
         let used =
             self.places[..free.fresh].iter().map(|place| place.handle.load(Ordering::Acquire));
@@ -284,5 +316,27 @@ mod tests {
         assert!(unsafe {
             [0, 1, 2, 15, usize::MAX, 1 << 40].iter().all(|&h| table.get(h).is_none())
         });
+    }
+
+    /// The others may be destroyed by other threads during the walk: it must not look at one that
+    /// can go away.
+    #[test]
+    fn nothing_is_removed_while_a_walk_looks_at_it() {
+        let table = Table::<usize, 8>::new();
+        let handles: Vec<usize> = (0..8).map(|i| table.insert(i).unwrap()).collect();
+        let is_odd = |&i: &usize| {
+            assert!(table.free.try_lock().is_err(), "{i} could be removed now");
+            i % 2 == 1
+        };
+        // SAFETY: one thread.
+        unsafe { table.remove_where(is_odd) };
+        let left: Vec<usize> = handles.iter().copied().step_by(2).collect();
+        assert_eq!(table.handles(), left);
+        // SAFETY: one thread.
+        unsafe {
+            table.clear();
+            assert!(handles.iter().all(|&handle| table.get(handle).is_none()));
+        }
+        assert!((0..8).all(|i| table.insert(i).is_some()) && table.insert(8).is_none());
     }
 }
