@@ -151,6 +151,45 @@ pub(crate) fn mark_children() -> Result<()> {
     }
 }
 
+/// The longest time for which a second end waits for the streams of C's stdio, in seconds.
+const FLUSH_LIMIT_S: u32 = 1;
+
+/// Ends the process from a handler of its end, with the first status. The output that is still in
+/// C's buffers is written out, as `exit` would do.
+///
+/// `fflush` waits for each stream that another thread uses: for ever, where that thread waits for
+/// input. Nobody else need know that this process ends, so it sets the limit itself. A signal needs
+/// no further thread, which would also have to wait for streams that this one has locked. Standard
+/// output goes first, as `fflush` takes streams of the program before it.
+#[cold]
+fn end_again() -> ! {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    extern "C" fn leave() -> ! {
+        let status = (STATUS.load(Ordering::Relaxed) & !FORKED) as i32 - 1;
+        // SAFETY: `_exit` may be called at any time, also in a handler of a signal.
+        unsafe { libc::_exit(status) }
+    }
+    extern "C" fn too_late(_signal: libc::c_int) {
+        leave()
+    }
+    // SAFETY: the handler calls only what signal handlers may, and stays loaded: the process ends
+    // here. The set of signals is initialised before use. `fflush` may be called at any time, and
+    // `stdout` is the stream that libc has for it.
+    unsafe {
+        let mut alarm = std::mem::zeroed();
+        libc::sigemptyset(&raw mut alarm);
+        libc::sigaddset(&raw mut alarm, libc::SIGALRM);
+        libc::signal(libc::SIGALRM, too_late as *const () as libc::sighandler_t);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const alarm, std::ptr::null_mut());
+        libc::alarm(FLUSH_LIMIT_S);
+        libc::fflush(stdout);
+        libc::fflush(std::ptr::null_mut());
+    }
+    leave()
+}
+
 /// Ends this process as `exit` does. A second call by this thread, from a handler, ends the process
 /// at once with the first status; a call by another thread waits for the end.
 pub fn end(status: u8) -> ! {
@@ -160,12 +199,7 @@ pub fn end(status: u8) -> ! {
             HERE.set(true);
             std::process::exit(status.into())
         }
-        // SAFETY: both may be called at any time: one writes out the program's output, as `exit`
-        // would, the other ends the process.
-        Err(first) if HERE.get() => unsafe {
-            libc::fflush(std::ptr::null_mut());
-            libc::_exit((first & !FORKED) as i32 - 1)
-        },
+        Err(_) if HERE.get() => end_again(),
         Err(_) => loop {
             std::thread::park();
         },

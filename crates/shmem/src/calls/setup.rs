@@ -101,11 +101,9 @@ pub unsafe fn finalize(call: &'static str) {
 }
 
 pub unsafe fn global_exit(call: &'static str, status: c_int) -> ! {
-    let state = get(call);
-    // The exit runs no handlers of libc, so output in buffers would be lost.
-    // SAFETY: a null stream makes `fflush` flush all open streams of the program.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
-    state.job.exit(status as u8)
+    // The end writes out what is in C's buffers, after the launcher knows of it: that may wait for
+    // a thread that uses a stream, and only the launcher ends this PE then.
+    get(call).job.exit(status as u8)
 }
 
 pub unsafe fn query_initialized(call: &'static str, initialized: *mut c_int) {

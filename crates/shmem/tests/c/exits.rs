@@ -6,7 +6,7 @@ use crate::common::{PREFIX, assert_success, folder, installed, job, printed};
 fn compiled(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
     let (source, program) = (folder.join("program.c"), folder.join("program"));
     std::fs::write(&source, text).unwrap();
-    printed(installed("oshcc").arg("-o").args([&program, &source]));
+    printed(installed("oshcc").arg("-o").args([&program, &source]).arg("-pthread"));
     program
 }
 
@@ -43,6 +43,59 @@ fn a_program_that_ends_the_job_may_finalise_in_a_handler() {
             (Some(status), &[][..]),
             "{output:?}"
         );
+    }
+}
+
+/// A thread of PE 0 waits for input, with the lock of its stream, while another ends the job, or
+/// makes a mistake whose end runs a handler with another one.
+const READER: &str = r#"
+#include <pthread.h>
+#include <shmem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int ends[2];
+static long never;
+static void *reader(void *unused) {
+    char line[8];
+    FILE *input = fdopen(ends[0], "r");
+    if (write(ends[1], "a\n", 2) == 2) fgets(line, sizeof line, input);
+    shmem_long_atomic_set(&never, 1, 0);
+    fgets(line, sizeof line, input);
+    return unused;
+}
+static void mistake(void) { shmem_long_p(NULL, 1, 0); }
+int main(int argc, char **argv) {
+    pthread_t thread;
+    (void)argc;
+    shmem_init();
+    shmem_barrier_all();
+    if (shmem_my_pe() == 0) {
+        if (pipe(ends) || pthread_create(&thread, NULL, reader, NULL)) return 1;
+        shmem_long_wait_until(&never, SHMEM_CMP_EQ, 1);
+        usleep(200000);
+        printf("printed");
+        if (!strcmp(argv[1], "exit")) shmem_global_exit(3);
+        atexit(mistake);
+        if (!strcmp(argv[1], "handler")) shmem_global_exit(3);
+        mistake();
+    }
+    shmem_long_wait_until(&never, SHMEM_CMP_EQ, 2);
+    return 1;
+}
+"#;
+
+#[test]
+fn a_thread_that_waits_for_input_keeps_no_job_from_its_end() {
+    let folder = folder();
+    let program = compiled(folder.path(), READER);
+    for (how, status) in [("exit", 3), ("handler", 3), ("mistake", 1)] {
+        let output = job(2, &[], &program, &[how]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{how}: {said}");
+        assert_eq!(output.stdout, b"printed", "{how}: {said}");
+        assert!(!said.contains("seconds"), "{how}: {said}");
     }
 }
 
