@@ -139,6 +139,32 @@ impl Job {
         self.pe.waiting_call("Job::team", None, || self.world.team(pes))
     }
 
+    /// Makes the team of this PE's node, as [`Team::split_by_node`] of [`world`](Self::world) does.
+    /// *Collective*, but where all PEs share a node, the first call waits for nobody.
+    ///
+    /// OpenSHMEM: `SHMEM_TEAM_SHARED`; MPI: `MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let node = job.node_team()?;
+    /// assert_eq!(node.members(), [0, 1]); // this job has one node
+    /// let under_way = job.world().split_barrier().arrive()?;
+    /// node.barrier()?; // beside a phase of the other team
+    /// under_way.wait()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Team::split_by_node`].
+    #[track_caller]
+    pub fn node_team(&self) -> Result<Team> {
+        self.pe.waiting_call("Job::node_team", None, || match Team::whole_node(&self.pe)? {
+            Some(team) => Ok(team),
+            None => self.world.split_by_node(),
+        })
+    }
+
     /// Completes this PE's writes, then waits until all PEs have called. *Collective.* What any PE
     /// wrote before its call is visible to all PEs after theirs.
     ///

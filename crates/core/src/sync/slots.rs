@@ -7,7 +7,14 @@ use crate::base::shm;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Slots that no agreement gives out: slot 0 is the world's, slot 1 is for agreements on teams
+/// without a parent, and [`NODE`].
+pub(crate) const RESERVED: usize = 3;
+/// The slot of a node's team in a job that has one node.
+pub(crate) const NODE: usize = 2;
 
 /// A PE's slots.
 struct Slots {
@@ -15,14 +22,16 @@ struct Slots {
     free: Mutex<[u64; MAX_BARRIERS / 64]>,
     /// Slots that this PE has dropped, and other PEs perhaps not yet.
     resting: Mutex<Vec<Resting>>,
+    /// Whether this PE has made the team in [`NODE`].
+    node: AtomicBool,
 }
 
 impl Layer for Slots {
     fn new(_pe: &Pe) -> Self {
-        // Slot 0 is the world's; slot 1 is for agreements on teams without a parent.
         let mut free = [u64::MAX; MAX_BARRIERS / 64];
-        free[0] &= !3;
-        Slots { free: Mutex::new(free), resting: Mutex::new(Vec::new()) }
+        free[0] &= u64::MAX << RESERVED;
+        let resting = Mutex::new(Vec::new());
+        Slots { free: Mutex::new(free), resting, node: AtomicBool::new(false) }
     }
 }
 
@@ -46,6 +55,11 @@ impl Pe {
         let was_free = free[slot / 64] & bit != 0;
         free[slot / 64] &= !bit;
         was_free
+    }
+
+    /// Takes the slot [`NODE`]. False where it was taken before: what it had stays in its words.
+    pub(crate) fn claim_node_slot(&self) -> bool {
+        !self.layer::<Slots>().node.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn release_slot(&self, slot: usize) {

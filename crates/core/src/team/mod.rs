@@ -23,6 +23,7 @@ use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::events::TextId;
 use crate::sync::barrier::{Algorithm, AtOnce, Barrier, rank_of};
+use crate::sync::slots::{NODE, RESERVED};
 use forced::Forced;
 use network::Network;
 use std::convert::Infallible;
@@ -91,7 +92,18 @@ impl Team {
     /// The team of all PEs; its barrier lives in slot 0, which is zero from the start.
     pub(crate) fn world(pe: &Arc<Pe>) -> Result<Self> {
         let (members, ended) = pe.control().everybody();
-        Self::with_slot(pe, members, pe.me(), (0, MAX_BARRIERS - 2), ended)
+        Self::with_slot(pe, members, pe.me(), (0, MAX_BARRIERS - RESERVED), ended)
+    }
+
+    /// The team of all PEs in the slot that is reserved for a node's team, if this PE has made none
+    /// there. The slot is zero from the start, like the world's, so the PEs need not meet; a fabric
+    /// would let them.
+    pub(crate) fn whole_node(pe: &Arc<Pe>) -> Result<Option<Self>> {
+        if pe.has_fabric() || !pe.claim_node_slot() {
+            return Ok(None);
+        }
+        let (members, ended) = pe.control().everybody();
+        Self::with_slot(pe, members, pe.me(), (NODE, MAX_BARRIERS - RESERVED), ended).map(Some)
     }
 
     fn in_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, agreed: &Agreed) -> Result<Self> {

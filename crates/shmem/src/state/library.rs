@@ -23,7 +23,8 @@ pub struct State {
     pub(super) statics: Vec<Shared>,
     /// The reason why static data is not symmetric, if it is not.
     pub(super) no_statics: OnceLock<String>,
-    /// The PEs of this PE's node, where other PEs are far.
+    /// The PEs of this PE's node: a team apart from the world, as threads may be in collectives of
+    /// both at once.
     node: OnceLock<Team>,
 }
 
@@ -134,18 +135,18 @@ impl State {
     /// Makes the team of this PE's node. *Collective.*
     ///
     /// # Errors
-    /// Those of [`Team::split_by_node`].
+    /// Those of [`Job::node_team`].
     pub fn meet_node(&self) -> memonet_core::Result<()> {
-        if self.has_far() && self.node.get().is_none() {
+        if self.node.get().is_none() {
             // Only one thread initialises the library.
-            let _ = self.node.set(self.job.world().split_by_node()?);
+            let _ = self.node.set(self.job.node_team()?);
         }
         Ok(())
     }
 
     /// The PEs whose memory this process has mapped.
     pub fn node(&self) -> &Team {
-        self.node.get().unwrap_or_else(|| self.job.world())
+        self.node.get().expect("initialising the library makes it")
     }
 
     /// `bytes` at an offset in the segment of every PE.

@@ -7,7 +7,7 @@ enum { THREADS = 4, ROUNDS = 40, MAX_PES = 20, BLOCK = 300 };
 static long blocks[THREADS][MAX_PES][BLOCK];
 static long counter, own_counter[THREADS], turn[THREADS], answer[THREADS], locks[THREADS], guarded[THREADS], sums[THREADS][2];
 static uint64_t signals[THREADS];
-static shmem_team_t teams[THREADS];
+static shmem_team_t teams[THREADS]; /* one each: two that the program makes, and the predefined ones where both have all PEs */
 static pthread_barrier_t together;
 
 static void *work(void *argument) {
@@ -105,6 +105,12 @@ int main(void) {
     npes = shmem_n_pes();
     CHECK(asked == SHMEM_THREAD_MULTIPLE, "%d", asked);
     for (int t = 0; t < THREADS; t++) CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &teams[t]) == 0, "team %d", t);
+    if (shmem_team_n_pes(SHMEM_TEAM_SHARED) == npes) {
+        shmem_team_destroy(teams[0]);
+        teams[0] = SHMEM_TEAM_SHARED;
+    }
+    shmem_team_destroy(teams[1]);
+    teams[1] = SHMEM_TEAM_WORLD;
     pthread_barrier_init(&together, NULL, THREADS);
     come_and_go();
     pthread_t threads[THREADS];
