@@ -359,12 +359,27 @@ fn fit_segments(
     Ok((geometry, note))
 }
 
-/// Reads a size as OpenSHMEM defines it: a number, which may have a fraction, and a unit whose
-/// first letter counts.
+/// Reads a size: a number, which may have a fraction, and a unit whose first letter counts.
 pub fn parse_size(text: &str) -> Option<u64> {
+    let (bytes, rest) = read_size(text)?;
+    rest.chars().all(|c| c.is_ascii_alphabetic()).then_some(bytes)
+}
+
+/// Reads a size as OpenSHMEM defines it: whatever follows the unit is ignored.
+pub fn parse_standard_size(text: &str) -> Option<u64> {
+    read_size(text).map(|(bytes, _)| bytes)
+}
+
+/// The bytes of a size, rounded up, and what follows the unit.
+fn read_size(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[number.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
+    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let number = |end: usize| Some((text.get(..end)?.parse::<f64>().ok()?, text.get(end..)?));
+    let (number, rest) = (1..=text.len()).rev().find_map(number)?;
+    let mut rest = rest.trim_start().chars();
+    let shift = match rest.next().map(|c| c.to_ascii_uppercase()) {
         None | Some('B') => 0,
         Some('K') => 10,
         Some('M') => 20,
@@ -372,8 +387,8 @@ pub fn parse_size(text: &str) -> Option<u64> {
         Some('T') => 40,
         Some(_) => return None,
     };
-    let bytes = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
-    (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
+    let bytes = (number * (1u64 << shift) as f64).ceil();
+    (bytes < u64::MAX as f64).then_some((bytes as u64, rest.as_str()))
 }
 
 /// Whether a launcher, memonet's or another, has started this process as a PE, even as the only
@@ -425,11 +440,23 @@ mod tests {
             ("3G", 3 << 30),
             ("2TiB", 2 << 40),
             ("0", 0),
+            ("3.1M", 3250586),
+            (".5m", 1 << 19),
+            ("1e3", 1000),
         ] {
             assert_eq!(parse_size(text), Some(bytes), "{text}");
+            assert_eq!(parse_standard_size(text), Some(bytes), "{text}");
         }
-        for bad in ["", "G", "-1", "1Q", "12x", "1e400", "nan", "0x10", "99999999999T"] {
-            assert_eq!(parse_size(bad), None, "{bad}");
+        for bad in
+            ["", "G", ".", "-1", "+1", "1Q", "12x", "1_", "1e400", "nan", "0x10", "99999999999T"]
+        {
+            assert_eq!((parse_size(bad), parse_standard_size(bad)), (None, None), "{bad}");
+        }
+        for (text, bytes) in [("20kk", 20 << 10), ("1G 2M", 1 << 30), ("1M/PE", 1 << 20)] {
+            assert_eq!(parse_standard_size(text), Some(bytes), "{text}");
+        }
+        for text in ["1G 2M", "1M/PE"] {
+            assert_eq!(parse_size(text), None, "{text}");
         }
     }
 

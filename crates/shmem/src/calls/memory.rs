@@ -5,7 +5,7 @@ use crate::state::environment::{self, ENV_LIMIT};
 use crate::state::lock::lock;
 use crate::state::{State, die, fail, get, or_die};
 use memonet_core::Error;
-use memonet_core::unstable::launch::parse_size;
+use memonet_core::unstable::launch::parse_standard_size;
 use std::ffi::{c_long, c_void};
 use std::sync::{Mutex, MutexGuard, Once};
 
@@ -36,7 +36,7 @@ pub fn begin(state: &State) -> Result<(), Error> {
     heap.limit = u64::MAX;
     if let Some((name, value)) = environment::standard(ENV_LIMIT) {
         let value = value.to_string_lossy().into_owned();
-        heap.limit = parse_size(&value).ok_or(Error::Environment {
+        heap.limit = parse_standard_size(&value).ok_or(Error::Environment {
             name,
             value,
             problem: "is not a size".into(),

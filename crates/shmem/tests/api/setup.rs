@@ -143,6 +143,11 @@ fn limits_of_the_heap() {
     ] {
         Job::new(c("memory.c"), 3).arg("64").env(name, text).succeed();
     }
+    // The standard's own examples: a product is rounded up, and what follows the unit is ignored.
+    for (text, bytes) in [("3.1M", 3250586), ("20kk", 20 << 10), (".5m_", 1 << 19), ("7", 7)] {
+        let job = Job::new(c("memory.c"), 2).arg("bytes").arg(&bytes.to_string());
+        job.env("SHMEM_SYMMETRIC_SIZE", text).succeed();
+    }
     for name in ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"] {
         let ended = Job::new(c("memory.c"), 2).arg("64").env(name, "many").run();
         let said = ended.stderr.contains(&format!("{name}=\"many\""));

@@ -137,6 +137,14 @@ static void limited(size_t limit) {
     }
 }
 
+/* A limit of so many bytes. */
+static void limited_to(size_t bytes) {
+    void *most = shmem_malloc(bytes);
+    CHECK(most && !shmem_malloc(1) && !shmem_realloc(most, bytes + 1), "all of %zu bytes", bytes);
+    shmem_free(most);
+    CHECK(!shmem_malloc(bytes + 1), "more than %zu bytes", bytes);
+}
+
 static int stack_and_others(void) {
     int on_stack = 0;
     void *private_block = malloc(100);
@@ -227,7 +235,8 @@ static void descriptors(void) {
 
 int main(int argc, char **argv) {
     begin();
-    if (argc > 1) limited(strtoul(argv[1], NULL, 10));
+    if (argc > 2) limited_to(strtoul(argv[2], NULL, 10));
+    else if (argc > 1) limited(strtoul(argv[1], NULL, 10));
     else {
         kinds();
         resized();
