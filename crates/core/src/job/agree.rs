@@ -31,8 +31,10 @@ pub(crate) const KIND_FREE_BLOCK: u64 = 6;
 pub(crate) const KIND_MULTICAST: u64 = 8;
 pub(crate) const KIND_SHARED: u64 = 9;
 pub(crate) const KIND_MESSAGES: u64 = 10;
+/// Stands for the limit of a heap that has none, where a block is asked for.
+pub(crate) const NO_LIMIT: u64 = u64::MAX;
 /// What a PE asks for: kind, bytes, alignment or shape, and options; its [`ElementName`] as words,
-/// and the digest of all else.
+/// and the digest of all else. A block has the limit of the heap in place of the name.
 pub(crate) type Request = [u64; 8];
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
 const REFUSED: Request = [KIND_REFUSED, 0, 0, 0, 0, 0, 0, 0];
@@ -248,7 +250,11 @@ fn differ(pe: usize, theirs: Request, ours: Request) -> Error {
 }
 
 fn describe([kind, size, shape, options, name, row, ..]: Request) -> String {
-    let of = ElementName::describe([name, row]);
+    let of = match kind {
+        KIND_BLOCK if name == NO_LIMIT => String::new(),
+        KIND_BLOCK => format!(", of a heap that SHMEM_SYMMETRIC_SIZE limits to {name} bytes"),
+        _ => ElementName::describe([name, row]),
+    };
     match kind {
         NONE => "nothing: it is in another collective call, or an earlier one failed here or there and its error was passed over".into(),
         KIND_WINDOW => format!("a window of {size} bytes{of}, aligned to {shape}, options {options:#x}"),
@@ -271,7 +277,7 @@ fn describe([kind, size, shape, options, name, row, ..]: Request) -> String {
             format!("messages of up to {shape} bytes, {depth} under way between two PEs")
         }
         KIND_RESTRICTED => format!("a restricted window of {size} bytes{of}, rights {options:#x}"),
-        KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {shape}"),
+        KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {shape}{of}"),
         KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),
         _ => "another call".into(),
     }

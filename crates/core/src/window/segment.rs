@@ -22,7 +22,7 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 pub use crate::endpoint::written::Written;
 use crate::job::Job;
-use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK};
+use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, NO_LIMIT};
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
 use crate::sync::lock::AtOnce;
@@ -79,6 +79,20 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
+/// What a front end allows blocks to take together. PEs have equal ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    /// The bytes of all blocks together; `None`: as much as there is.
+    pub limit: Option<u64>,
+    /// Those in use.
+    pub used: u64,
+}
+
+impl Allowance {
+    /// No limit.
+    pub const ALL: Allowance = Allowance { limit: None, used: 0 };
+}
+
 impl Job {
     /// The job's segments, addressed by bytes.
     pub fn segment(&self) -> Segment {
@@ -112,23 +126,43 @@ impl Job {
     /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different blocks,
     /// [`Error::PeerFailed`].
     pub fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<u64> {
+        let allocated = self.allocate_within(bytes, align, zeroed, Allowance::ALL)?;
+        Ok(allocated.expect("nothing forbids it"))
+    }
+
+    /// [`allocate`](Self::allocate) where a front end has a limit; `None` where that forbids it.
+    ///
+    /// # Errors
+    /// As for [`allocate`](Self::allocate), and [`Error::Unequal`] when PEs have different limits.
+    pub fn allocate_within(
+        &self,
+        bytes: usize,
+        align: usize,
+        zeroed: bool,
+        Allowance { limit, used }: Allowance,
+    ) -> Result<Option<u64>> {
         let mut call = Collective::begin(&self.pe, self.world())?;
         let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
-            Ok([KIND_BLOCK, bytes as u64, align as u64, u64::from(zeroed), 0, 0, 0, 0])
+            let zeroed = u64::from(zeroed);
+            Ok([KIND_BLOCK, bytes as u64, align as u64, zeroed, limit.unwrap_or(NO_LIMIT), 0, 0, 0])
         } else {
             Err(Error::misuse(
                 "a block has at least one byte, and its alignment is a power of two up to 1 GiB",
             ))
         };
         call.agree(possible)?;
-        // Equal on all PEs, so all of them leave through the same door.
+        // Equal on all PEs, so all of them leave through the same door: the limit, too, of which
+        // no PE may take its leave before the others know that it is theirs.
+        if limit.is_some_and(|limit| used.saturating_add(bytes as u64) > limit) {
+            return call.close().map(|()| None);
+        }
         let allocated = call.heap.allocate_block(bytes as u64, align as u64);
         if let Ok((range, dirty)) = &allocated {
             let to_zero = if zeroed { dirty.clone() } else { dirty.start..dirty.start };
             pages::open(&self.pe, range, &to_zero, false);
         }
         call.close()?;
-        allocated.map(|(range, _)| range.start)
+        allocated.map(|(range, _)| Some(range.start))
     }
 
     /// Frees a block of [`allocate`](Self::allocate). *Collective*: the block is freed when this

@@ -6,16 +6,18 @@ use crate::state::lock::lock;
 use crate::state::{State, die, fail, get, or_die};
 use memonet_core::Error;
 use memonet_core::unstable::launch::parse_standard_size;
+use memonet_core::unstable::segment::Allowance;
 use std::ffi::{c_long, c_void};
 use std::sync::{Mutex, MutexGuard, Once};
 
 /// The memory in use and its limit.
-static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: u64::MAX });
+static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: None });
 
 struct Heap {
     /// Allocated bytes, as the program asked for them. Equal on all PEs.
     used: u64,
-    limit: u64,
+    /// From this PE's environment: allocations compare it between all PEs.
+    limit: Option<u64>,
 }
 
 fn heap() -> MutexGuard<'static, Heap> {
@@ -33,15 +35,16 @@ pub fn begin(state: &State) -> Result<(), Error> {
         state.job.release(offset)?;
     }
     heap.used = 0;
-    heap.limit = u64::MAX;
+    heap.limit = None;
     if let Some((name, value)) = environment::standard(ENV_LIMIT) {
         let value = value.to_string_lossy().into_owned();
-        heap.limit = parse_standard_size(&value).ok_or(Error::Environment {
+        let limit = parse_standard_size(&value).ok_or(Error::Environment {
             name,
             value,
             problem: "is not a size".into(),
             fix: "Give bytes, or a number with K, M, G or T, such as 512M or 1.5G; or unset it: no limit is needed",
         })?;
+        heap.limit = Some(limit);
     }
     Ok(())
 }
@@ -63,20 +66,21 @@ fn allocate_instead(
     if bytes == 0 {
         return std::ptr::null_mut();
     }
-    {
+    // The lock on `HEAP` is not kept: other PEs may need calls of other threads of this PE before
+    // they come here, and those threads may lock `HEAP`.
+    let (limit, in_use) = {
         let heap = heap();
-        if (bytes as u64).saturating_add(heap.used - old as u64) > heap.limit {
-            // The numbers are equal on all PEs, so all return here and none waits for another.
-            tell_limit(state, call, bytes, heap.used, heap.limit);
-            return std::ptr::null_mut();
-        }
-    }
-    // Without the lock on `HEAP`: other PEs may need calls of other threads of this PE before they
-    // come here, and those threads may lock `HEAP`.
-    match state.job.allocate(bytes, align, zeroed) {
-        Ok(offset) => {
+        (heap.limit, heap.used)
+    };
+    let allowance = Allowance { limit, used: in_use - old as u64 };
+    match state.job.allocate_within(bytes, align, zeroed, allowance) {
+        Ok(Some(offset)) => {
             heap().used += bytes as u64;
             state.segment.local().wrapping_add(offset as usize).cast()
+        }
+        Ok(None) => {
+            tell_limit(state, call, bytes, in_use, limit.unwrap_or_default());
+            std::ptr::null_mut()
         }
         Err(error @ Error::OutOfMemory { .. }) => {
             tell_once(state, call, error);

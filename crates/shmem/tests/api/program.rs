@@ -160,6 +160,7 @@ pub fn called(source: Source) -> Vec<String> {
 }
 
 /// A job to be run.
+#[derive(Clone)]
 pub struct Job {
     pub source: Source,
     pub npes: usize,

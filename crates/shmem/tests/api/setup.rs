@@ -155,6 +155,24 @@ fn limits_of_the_heap() {
     }
 }
 
+/// A PE that went on without memory would leave the others waiting for it.
+#[test]
+fn one_limit_for_all_heaps() {
+    let of_pe = |text: &str| format!("[ $MEMONET_PE = 1 ] && export SHMEM_SYMMETRIC_SIZE={text}; ");
+    for (text, said) in [("1M", "1048576"), ("64M", "67108864")] {
+        let script = of_pe(text) + "exec \"$0\" \"$@\"";
+        let job = Job::new(c("memory.c"), 2).wrapper(&["sh", "-c", &script]).timeout_s(20);
+        let job = job.arg("bytes").arg(&(2 << 20).to_string());
+        for (all, theirs) in [(None, ""), (Some("2M"), "2097152")] {
+            let ended = all.map_or(job.clone(), |all| job.clone().env("SHMEM_SYMMETRIC_SIZE", all));
+            let ended = ended.run();
+            let told = ["shmem_malloc", "SHMEM_SYMMETRIC_SIZE", said, theirs];
+            let told = told.iter().all(|word| ended.stderr.contains(word));
+            assert!(ended.status == 1 && told, "{text}, {all:?}: {ended:?}");
+        }
+    }
+}
+
 /// The standard's variables by which a user asks about the library, and their old names.
 #[test]
 fn the_library_tells_about_itself() {
