@@ -181,6 +181,54 @@ fn every_generic_reaches_every_function() {
     }
 }
 
+/// What programs of OpenSHMEM 1.3 wait for is volatile, and so are their locks.
+const VOLATILE: &str = "\
+static volatile long word, lock;
+void watch(volatile int32_t *, volatile unsigned short *);
+void watch(volatile int32_t *small, volatile unsigned short *shorter) {
+    const int status[1] = {0};
+    shmem_wait_until(&word, SHMEM_CMP_EQ, 1L);
+    shmem_wait_until(small, SHMEM_CMP_EQ, 1);
+    shmem_wait_until_all(shorter, 1, status, SHMEM_CMP_EQ, 1);
+    if (shmem_test(&word, SHMEM_CMP_EQ, 1L) && shmem_test_any(small, 1, status, SHMEM_CMP_EQ, 1)) return;
+#ifdef __cplusplus
+    shmem_long_wait_until(&word, SHMEM_CMP_EQ, 1);
+    shmem_int32_wait_until(small, SHMEM_CMP_EQ, 1);
+    shmem_long_wait(&word, 1);
+    shmem_wait(&word, 1);
+    shmem_set_lock(&lock);
+    if (!shmem_test_lock(&lock)) shmem_clear_lock(&lock);
+#else
+    (void)lock;
+#endif
+}
+";
+
+#[test]
+fn what_pes_wait_for_may_be_volatile() {
+    let folder = Folder::new();
+    let text = format!("#include <shmem.h>\n{VOLATILE}");
+    for names in compilers() {
+        for standard in ["c11", "gnu11", "c17"].iter().chain(CXX) {
+            let object = folder.compile_with(names, standard, &[], &text);
+            let object = object.unwrap_or_else(|error| panic!("{names:?} {standard}: {error}"));
+            let found = symbols(&object, "U");
+            let mut expected = vec!["shmem_long_wait_until", "shmem_ushort_wait_until_all"];
+            if standard.contains("++") {
+                expected.extend(["shmem_long_wait", "shmem_set_lock", "shmem_clear_lock"]);
+            }
+            assert!(expected.iter().all(|&name| found.contains(name)), "{standard}: {found:?}");
+        }
+    }
+    // Nothing else may be.
+    for call in ["shmem_p(&word, 1L, 0);", "shmem_wait_until((const long *)&lock, 0, 0);"] {
+        let text = format!("{text}void wrong(void);\nvoid wrong(void) {{ {call} }}\n");
+        for standard in ["c11", "c++11"] {
+            assert!(folder.compile(standard, &text).is_err(), "{standard}: {call}");
+        }
+    }
+}
+
 #[test]
 fn a_wrong_type_is_no_call() {
     let folder = Folder::new();

@@ -172,6 +172,8 @@ fn mistakes_are_named_with_their_line() {
         ("generic int: void shmem_{N}_x({T} *c)", "classes"),
         ("generic rma: void shmem_{N}_put({T} *a) = rma::other", "twice"),
         ("inline void shmem_x(int a)", "not known"),
+        ("volatile void shmem_x(const long *a)", "cannot be"),
+        ("volatile void shmem_x(int a, long *b)", "cannot be"),
         ("void shmem_x(void) rest", "follows"),
         ("void shmem_x(void) = rest", "MODULE::OPERATION"),
         ("class empty:", "colon"),

@@ -1,8 +1,8 @@
 //! Names that stand for all types: `_Generic` macros in C11, overloaded functions in C++.
 
-use crate::header::c::{by_class, forward, list_name, macro_over, pasted, section};
-use crate::table::generic::{base, generic_name, generics};
-use crate::table::model::{Table, Template};
+use crate::header::c::{by_class, c_name, forward, list_name, macro_over, pasted, section};
+use crate::table::generic::{base, generic_name, generics, is_name};
+use crate::table::model::{Over, Table, Template};
 
 const C11: &str = "
 #if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
@@ -13,6 +13,7 @@ const C11: &str = "
 #define MEMONET_SECOND_(first, second, ...) second
 #define MEMONET_SECOND(...) MEMONET_SECOND_(__VA_ARGS__, 0, 0)
 #define MEMONET_BY_FIRST(TYPES, ...) _Generic((MEMONET_FIRST(__VA_ARGS__)) TYPES)(__VA_ARGS__)
+#define MEMONET_BY_VOLATILE(TYPES, first, ...) _Generic((first) TYPES)((void *)(first), __VA_ARGS__)
 #define MEMONET_BY_SECOND(TYPES, ...) _Generic((MEMONET_SECOND(__VA_ARGS__)) TYPES)(__VA_ARGS__)
 #define MEMONET_BY_CTX(TYPES, ITEM, CTX_ITEM, ...) \\
     _Generic((MEMONET_FIRST(__VA_ARGS__)) TYPES(ITEM), shmem_ctx_t: \\
@@ -46,7 +47,11 @@ pub fn c11(table: &Table) -> String {
             .collect();
         for (item, explicit) in items.iter().zip(template.forms()) {
             let chosen = pasted(template, operator, explicit, "");
-            let also = if constant { format!(", const T *: {chosen}") } else { String::new() };
+            let also = match (constant, template.volatile) {
+                (true, _) => format!(", const T *: {chosen}"),
+                (_, true) => format!(", volatile T *: {chosen}"),
+                _ => String::new(),
+            };
             out += &format!("#define {item}(N, T) , T *: {chosen}{also}\n");
         }
         let lists = classes.iter().map(|class| list_name(table, class, true));
@@ -56,7 +61,8 @@ pub fn c11(table: &Table) -> String {
             }
             ([item], place) => {
                 let types: Vec<_> = lists.map(|list| format!("{list}({item})")).collect();
-                format!("{}({}", ["FIRST", "SECOND"][place], types.join(" "))
+                let by = if template.volatile { "VOLATILE" } else { ["FIRST", "SECOND"][place] };
+                format!("{by}({}", types.join(" "))
             }
             _ => unreachable!("a checked table"),
         };
@@ -107,5 +113,56 @@ pub fn cxx(table: &Table) -> String {
             }
         }
     }
+    out += &volatiles(table);
     out + "\n} /* extern \"C++\" */\n#endif /* C++ */\n"
+}
+
+/// The overloads for C++ that take a pointer to something volatile.
+fn volatiles(table: &Table) -> String {
+    let overload = |template: &Template, name: &str, callee: &str, t: &str| {
+        let prototype = &template.prototype;
+        let (kind, first) = prototype.named().next().expect("a checked table");
+        let arguments = prototype.arguments(false);
+        let others = arguments.strip_prefix(first).expect("it is the first");
+        let cast = format!("const_cast<{}>({first}){others}", kind.before_name(t));
+        format!(
+            "inline {}{name}(volatile {}) {}",
+            prototype.result.before_name(t),
+            prototype.c_parameters(t, false),
+            forward(&prototype.result, callee, &cast)
+        )
+    };
+    let mut out = section("C++: what PEs wait for, and locks, may be volatile");
+    let templates: Vec<_> = table.templates().filter(|template| template.volatile).collect();
+    for (class, rows) in by_class(table, &templates) {
+        let (mut typed, mut generic) = (Vec::new(), Vec::new());
+        for (template, operator) in rows {
+            let callee = pasted(template, operator.as_deref(), false, "");
+            typed.push(overload(template, &callee, &callee, "T"));
+            if template.generic.is_some() {
+                let name = generic_name(template, operator.as_deref());
+                generic.push(overload(template, &name, &callee, "T"));
+            }
+        }
+        out += &macro_over(table, &class, "MEMONET_VOLATILE", &typed, false);
+        if !generic.is_empty() {
+            out += &macro_over(table, &class, "MEMONET_VOLATILE", &generic, true);
+        }
+    }
+    for template in templates {
+        for (_, over) in table.groups(template).expect("a checked table") {
+            let kind = match over {
+                Over::Class(_) => continue,
+                Over::Type(place) => Some(&table.types[place]),
+                Over::Nothing => None,
+            };
+            let name = template.function(kind.map(|t| t.name.as_str()), None, false);
+            // That of a name for all types is there already.
+            if !is_name(table, &name) {
+                let t = kind.map(c_name).unwrap_or_default();
+                out += &(overload(template, &name, &name, &t) + "\n");
+            }
+        }
+    }
+    out
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::table::expand::{functions, once, signature};
 use crate::table::generic::{self, base};
 use crate::table::model::{Error, Over, Table, Template};
-use crate::table::prototype::is_name;
+use crate::table::prototype::{Parameter, is_name};
 use crate::table::shape::Shape;
 
 /// Checks a table after it was read.
@@ -91,6 +91,12 @@ fn template(table: &Table, template: &Template) -> Result<(), String> {
         return Err(format!(
             "`{name}` takes or returns more than one value of a type that Rust cannot pass"
         ));
+    }
+    if template.volatile {
+        let first = template.prototype.parameters.first();
+        if !matches!(first, Some(Parameter::Named(kind, _)) if kind.pointer && !kind.constant) {
+            return Err(format!("`{name}` is `volatile`, but its first parameter cannot be"));
+        }
     }
     if template.inline && Shape::of(template).is_none() {
         return Err(format!("`{name}` is `inline`, but what it does is not known to the header"));

@@ -101,6 +101,8 @@ pub struct Template {
     pub extension: bool,
     /// Whether the header contains its usual case.
     pub inline: bool,
+    /// Whether its first parameter may point to something volatile.
+    pub volatile: bool,
     /// The Rust module and function that implement it.
     pub implementation: (String, String),
     /// Its line in the table.

@@ -147,6 +147,7 @@ impl Table {
         let (extension, text) = flag(text, "shmemx ");
         let (noreturn, text) = flag(text, "noreturn ");
         let (inline, text) = flag(text, "inline ");
+        let (volatile, text) = flag(text, "volatile ");
         let (generic, text) = flag(text, "generic");
         let (each, text) = flag(text, "each ");
         let (words, text) = if generic || each {
@@ -182,6 +183,7 @@ impl Table {
             noreturn,
             extension,
             inline,
+            volatile,
             implementation,
             line,
         };
