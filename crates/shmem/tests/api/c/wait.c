@@ -162,6 +162,10 @@ static void old(long *word) {
     (shmem_wait_until)(word, SHMEM_CMP_GT, 99L);
     CHECK(*word == 100, "shmem_wait_until");
     shmem_barrier_all();
+    CHECK((shmem_swap)(word, 1000L + me, (me + 1) % npes) == 100, "shmem_swap");
+    shmem_barrier_all();
+    CHECK(*word == 1000 + (me + npes - 1) % npes, "shmem_swap");
+    shmem_barrier_all();
 }
 
 int main(void) {
