@@ -37,6 +37,7 @@ int main(void) {
         shmem_barrier_all();
     }
     shmem_ctx_session_start(SHMEM_CTX_INVALID, SHMEM_CTX_SESSION_BATCH, NULL, 0);
+    shmem_ctx_session_start(SHMEM_CTX_INVALID, 0, NULL, SHMEM_CTX_SESSION_TOTAL_OPS);
     shmem_ctx_session_stop(SHMEM_CTX_INVALID);
     return finish();
 }
