@@ -13,7 +13,7 @@
 
 use crate::calls::collective::{
     alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in,
-    place, root, whole,
+    outside, place, root, whole,
 };
 use crate::calls::operation::Operator;
 use crate::state::lock::lock;
@@ -21,7 +21,6 @@ use crate::state::{State, die, get, or_die};
 use memonet_core::{Broadcast, Destinations, Goal, Team};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The first PE, the logarithm of the stride, and the number of PEs.
@@ -33,9 +32,6 @@ const LEFT_TO_OTHERS: usize = 128;
 
 /// The teams of active sets that stay.
 static TEAMS: Mutex<BTreeMap<Set, Arc<Team>>> = Mutex::new(BTreeMap::new());
-
-/// Whether this PE has reported that it called a collective of a set that it is not in.
-static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Destroys the teams of all sets.
 pub fn clear() {
@@ -78,27 +74,13 @@ fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     }
     let pes = members(set, state.job.npes()).unwrap_or_else(|why| die(call, why));
     if !pes.contains(&state.job.pe()) {
-        return outsider(state, call);
+        return outside(state, call, "this PE is not in the active set whose collective it calls");
     }
     let team = Arc::new(or_die(call, state.job.team_among(&pes)));
     if team.room() >= LEFT_TO_OTHERS {
         lock(&TEAMS).insert(set, team.clone());
     }
     f(&team)
-}
-
-#[cold]
-fn outsider(state: &State, call: &'static str) {
-    let why = "this PE is not in the active set whose collective it calls";
-    if state.check {
-        die(call, why);
-    }
-    if !TOLD.swap(true, Ordering::Relaxed) {
-        eprintln!(
-            "memonet: PE {}: {call}: {why}: this call and later ones like it do nothing (MEMONET_CHECK=1 makes them an error)",
-            state.job.pe()
-        );
-    }
 }
 
 pub unsafe fn barrier(

@@ -1,5 +1,6 @@
 //! Split-phase barriers, an extension.
 
+use crate::calls::team::tell_once;
 use crate::state::handle::{Barrier, Table, Team};
 use crate::state::{check_result, die, fail, get as state, or_die};
 use std::ffi::c_int;
@@ -21,12 +22,18 @@ pub unsafe fn create(call: &'static str, team: Team, barrier: *mut Barrier) -> c
     check_result(call, "barrier", barrier);
     let handle = match team {
         Team::INVALID => None,
-        _ => match state.team(call, team).new_barrier() {
-            Ok(made) => ALL.insert(made),
-            // All members get this error alike.
-            Err(memonet_core::Error::TooMany { .. }) => None,
-            Err(error) => fail(call, error),
-        },
+        _ => {
+            let members = state.team(call, team);
+            match members.new_barrier() {
+                Ok(made) => ALL.insert(made),
+                // All members get this error alike.
+                Err(error @ memonet_core::Error::TooMany { .. }) => {
+                    tell_once(call, "barrier", members, error);
+                    None
+                }
+                Err(error) => fail(call, error),
+            }
+        }
     };
     // SAFETY: the program's variable.
     unsafe { *barrier = Barrier(handle.unwrap_or(0)) };

@@ -6,6 +6,7 @@ use crate::state::{State, bytes, die, get, or_die};
 use memonet_core::unstable::segment::{of_team, surface};
 use memonet_core::{Broadcast, Destinations, Error, Goal, SymmetricRange};
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub unsafe fn barrier_all(call: &'static str) {
     let state = get(call);
@@ -22,11 +23,33 @@ pub unsafe fn sync_all(call: &'static str) {
 fn with(call: &'static str, team: Team, f: impl FnOnce(&State, &memonet_core::Team)) -> c_int {
     let state = get(call);
     if team == Team::INVALID {
-        return -1;
+        return no_team(state, call);
     }
     let team = state.team(call, team);
     whole(call, team, || f(state, team));
     0
+}
+
+#[cold]
+fn no_team(state: &State, call: &'static str) -> c_int {
+    outside(state, call, "team: SHMEM_TEAM_INVALID is no team");
+    -1
+}
+
+/// Reports a collective call of a PE that has no part in it, the first time: such a call does
+/// nothing.
+#[cold]
+pub fn outside(state: &State, call: &'static str, why: &str) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if state.check {
+        die(call, why);
+    }
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "memonet: PE {}: {call}: {why}: this call and later ones like it do nothing (MEMONET_CHECK=1 makes them an error)",
+            state.job.pe()
+        );
+    }
 }
 
 /// A collective call of a team, at whose end the error of an earlier put ends the job.
@@ -38,7 +61,7 @@ pub fn whole(call: &'static str, team: &memonet_core::Team, f: impl FnOnce()) {
 pub unsafe fn sync(call: &'static str, team: Team) -> c_int {
     let state = get(call);
     if team == Team::INVALID {
-        return -1;
+        return no_team(state, call);
     }
     or_die(call, state.team(call, team).barrier());
     0

@@ -5,6 +5,7 @@ use crate::state::teams::{ALL, Made, get, made};
 use crate::state::{check_result, contexts, die, fail, get as state};
 use memonet_core::Error;
 use std::ffi::{c_int, c_long, c_void};
+use std::sync::Once;
 
 /// `SHMEM_TEAM_NUM_CONTEXTS`.
 const NUM_CONTEXTS: c_long = 1;
@@ -114,7 +115,7 @@ pub unsafe fn split_strided(
             unsafe { *new_team = hand_out(call, team, config) };
             0
         }
-        Err(error) => refused(call, error),
+        Err(error) => refused(call, parent, error),
     }
 }
 
@@ -141,7 +142,8 @@ pub unsafe fn split_2d(
     let configs = unsafe {
         [parameters(call, xaxis_config, xaxis_mask), parameters(call, yaxis_config, yaxis_mask)]
     };
-    match state.team(call, parent_team).split_2d(usize::try_from(xrange).unwrap_or(0)) {
+    let parent = state.team(call, parent_team);
+    match parent.split_2d(usize::try_from(xrange).unwrap_or(0)) {
         Ok((row, column)) => {
             // SAFETY: the program's variables.
             unsafe {
@@ -150,16 +152,28 @@ pub unsafe fn split_2d(
             }
             0
         }
-        Err(error) => refused(call, error),
+        Err(error) => refused(call, parent, error),
     }
 }
 
 /// The result of a refused call. An error that all members get is a result other than 0; an error
 /// that only some members get ends the job.
-fn refused(call: &'static str, error: Error) -> c_int {
+fn refused(call: &'static str, parent: &memonet_core::Team, error: Error) -> c_int {
     match error {
         Error::PeerFailed { .. } | Error::System { .. } => fail(call, error),
-        _ => -1,
+        _ => tell_once(call, "team", parent, error),
+    }
+    -1
+}
+
+/// Prints why a call makes nothing, the first time: many programs do not look at its result. All
+/// members get an error alike, so only the first prints.
+#[cold]
+pub fn tell_once(call: &str, what: &str, members: &memonet_core::Team, error: Error) {
+    static TOLD: Once = Once::new();
+    if members.rank() == 0 {
+        let error = error.of_call(None);
+        TOLD.call_once(|| eprintln!("memonet: {call} makes no {what}: {error}"));
     }
 }
 

@@ -277,6 +277,28 @@ fn handles() {
     }
 }
 
+/// A result other than 0 is easily overlooked.
+#[test]
+fn what_a_team_refuses_is_told_once() {
+    for (mistake, call) in
+        [("sync of no team", "shmem_team_sync"), ("collective of no team", "shmem_int_sum_reduce")]
+    {
+        told(Who::Together, true, mistake, call, &["team: SHMEM_TEAM_INVALID is no team"]);
+    }
+    for far in [false, true] {
+        let job = Job::new(c("team.c"), 3);
+        let ended = if far { job.far(1) } else { job }.run();
+        let told = |words: &[&str]| {
+            let all = |line: &&str| words.iter().all(|word| line.contains(word));
+            ended.stderr.lines().filter(all).count()
+        };
+        assert_eq!(ended.status, 0, "{ended:?}");
+        assert_eq!(told(&["shmem_team_split_strided makes no team: "]), 1, "{ended:?}");
+        let nothing = ["SHMEM_TEAM_INVALID is no team", "MEMONET_CHECK=1 makes them an error"];
+        assert_eq!(told(&nothing), 3, "{ended:?}");
+    }
+}
+
 #[test]
 fn nowhere_for_a_result() {
     let told_of = |who, mistake, call, argument: &str| {

@@ -154,6 +154,8 @@ static int together(const char *what) {
     CASE("active set of garbage") return shmem_barrier(0, 30, INT_MAX, &variable), 0;
     CASE("active set of none") return shmem_sync(0, 0, 0, &variable), 0;
     CASE("active set of others") return shmem_barrier(me == 0 ? 1 : 0, 0, 1, &variable), 0;
+    CASE("collective of no team") return shmem_int_sum_reduce(SHMEM_TEAM_INVALID, NULL, NULL, 0) == 0;
+    CASE("sync of no team") return shmem_team_sync(SHMEM_TEAM_INVALID) == 0;
     CASE("to_all count") return shmem_int_sum_to_all(NULL, NULL, -1, 0, 0, npes, NULL, &variable), 0;
     CASE("root") return shmem_broadcastmem(SHMEM_TEAM_WORLD, words, words + 50, 8, npes);
     CASE("root of set") return shmem_broadcast64(words, words + 50, 1, -1, 0, 0, npes, &variable), 0;
