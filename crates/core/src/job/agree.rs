@@ -28,13 +28,14 @@ pub(crate) const KIND_RESTRICTED: u64 = 3;
 const KIND_REFUSED: u64 = 4;
 pub(crate) const KIND_BLOCK: u64 = 5;
 pub(crate) const KIND_FREE_BLOCK: u64 = 6;
+pub(crate) const KIND_RESIZE: u64 = 7;
 pub(crate) const KIND_MULTICAST: u64 = 8;
 pub(crate) const KIND_SHARED: u64 = 9;
 pub(crate) const KIND_MESSAGES: u64 = 10;
 /// Stands for the limit of a heap that has none, where a block is asked for.
 pub(crate) const NO_LIMIT: u64 = u64::MAX;
 /// What a PE asks for: kind, bytes, alignment or shape, and options; its [`ElementName`] as words,
-/// and the digest of all else. A block has the limit of the heap in place of the name.
+/// and the digest of all else. For a block it has the limit of the heap in place of the name.
 pub(crate) type Request = [u64; 8];
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
 const REFUSED: Request = [KIND_REFUSED, 0, 0, 0, 0, 0, 0, 0];
@@ -231,7 +232,7 @@ impl<'a> Collective<'a> {
 #[cold]
 fn differ(pe: usize, theirs: Request, ours: Request) -> Error {
     let call = match ours[0] {
-        KIND_BLOCK | KIND_FREE_BLOCK => "memory",
+        KIND_BLOCK | KIND_FREE_BLOCK | KIND_RESIZE => "memory",
         KIND_MULTICAST => "multicast channel",
         KIND_SHARED => "shared data",
         KIND_MESSAGES => "messages",
@@ -251,8 +252,10 @@ fn differ(pe: usize, theirs: Request, ours: Request) -> Error {
 
 fn describe([kind, size, shape, options, name, row, ..]: Request) -> String {
     let of = match kind {
-        KIND_BLOCK if name == NO_LIMIT => String::new(),
-        KIND_BLOCK => format!(", of a heap that SHMEM_SYMMETRIC_SIZE limits to {name} bytes"),
+        KIND_BLOCK | KIND_RESIZE if name == NO_LIMIT => String::new(),
+        KIND_BLOCK | KIND_RESIZE => {
+            format!(", of a heap that SHMEM_SYMMETRIC_SIZE limits to {name} bytes")
+        }
         _ => ElementName::describe([name, row]),
     };
     match kind {
@@ -278,6 +281,7 @@ fn describe([kind, size, shape, options, name, row, ..]: Request) -> String {
         }
         KIND_RESTRICTED => format!("a restricted window of {size} bytes{of}, rights {options:#x}"),
         KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {shape}{of}"),
+        KIND_RESIZE => format!("{size} bytes for the block at {shape:#x}{of}"),
         KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),
         _ => "another call".into(),
     }

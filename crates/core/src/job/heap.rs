@@ -23,6 +23,7 @@ const STEP_BLOCK: u64 = 2;
 const STEP_KEY: u64 = 3;
 const STEP_FREE: u64 = 4;
 const STEP_DROP: u64 = 5;
+const STEP_RESIZE: u64 = 6;
 
 /// The allocator of one PE; equal on all of them.
 pub(crate) struct Heap {
@@ -65,6 +66,11 @@ impl Blocks {
         let (start, bytes) =
             self.lock().range(..=offset).next_back().map(|(&start, size)| (start, size.bytes))?;
         (offset < start + bytes).then_some(start..start + bytes)
+    }
+
+    /// Whether so many bytes fit into the room of the block that starts there.
+    pub(crate) fn fits(&self, start: u64, bytes: u64) -> bool {
+        self.lock().get(&start).is_some_and(|size| bytes <= size.room)
     }
 
     /// Where they start.
@@ -205,6 +211,23 @@ impl Heap {
         Some(range)
     }
 
+    /// Gives the block that starts there another size, not 0, within its room. Gives its range and
+    /// the one behind it that it leaves; nothing if there is no such block, or it has less room.
+    pub(crate) fn resize_block(&mut self, start: u64, bytes: u64) -> Option<[Range<u64>; 2]> {
+        let [kept, left] = {
+            let mut blocks = self.blocks.lock();
+            let size = blocks.get_mut(&start).filter(|size| bytes <= size.room)?;
+            let (room, before) = (bytes.next_multiple_of(GRAIN), size.room);
+            *size = Size { bytes, room };
+            [start..start + room, start + room..start + before]
+        };
+        if !left.is_empty() {
+            self.ranges.free_range(left.clone());
+        }
+        self.note([STEP_RESIZE, start, kept.end]);
+        Some([kept, left])
+    }
+
     /// Its blocks without a window.
     pub(crate) fn blocks(&self) -> Arc<Blocks> {
         self.blocks.clone()
@@ -336,6 +359,29 @@ mod tests {
             block.start..block.start + 128,
             "used before"
         );
+    }
+
+    #[test]
+    fn blocks_change_their_size_within_their_room() {
+        let mut heap = Heap::new(4096..4096 + 1024);
+        let (block, _) = heap.allocate_block(500, 1).unwrap();
+        let (start, empty) = (block.start, block.start + 512..block.start + 512);
+        assert!(heap.blocks().fits(start, 512) && !heap.blocks().fits(start, 513));
+        assert_eq!(heap.resize_block(start, 512), Some([block.clone(), empty]));
+        assert_eq!(heap.blocks().around(start + 511), Some(block.clone()));
+        for (at, bytes) in [(start, 513), (start, u64::MAX), (start + 128, 1), (0, 1)] {
+            assert_eq!(heap.resize_block(at, bytes), None, "{at} {bytes}");
+        }
+        let before = heap.history();
+        let [kept, left] = heap.resize_block(start, 129).unwrap();
+        assert_eq!((kept, left.clone()), (start..start + 256, start + 256..start + 512));
+        assert_eq!(heap.blocks().around(start + 129), None);
+        assert!(!heap.blocks().fits(start, 257) && heap.history() != before);
+        // What it has left is another's, and was used before.
+        let (other, dirty) = heap.allocate_block(256, 1).unwrap();
+        assert_eq!((other.clone(), dirty), (left.clone(), left));
+        assert!(heap.free_block(start).is_some() && heap.free_block(other.start).is_some());
+        assert!(heap.allocate_block(1024, 1).is_ok());
     }
 
     #[test]

@@ -21,6 +21,21 @@ pub(crate) fn open(pe: &Pe, range: &Range<u64>, used: &Range<u64>, now: bool) {
 pub(crate) fn shut(pe: &Pe, range: &Range<u64>) {
     // Its pages are the fabric's until it has heard of this.
     pe.remove_range(range);
+    give_back(pe, range);
+}
+
+/// A range goes out of use from the end of `kept` on, which is its beginning.
+pub(crate) fn shorten(pe: &Pe, kept: &Range<u64>, left: &Range<u64>) {
+    if !left.is_empty() {
+        // The fabric knows whole ranges only.
+        pe.remove_range(&(kept.start..left.end));
+        pe.add_range(kept);
+        give_back(pe, left);
+    }
+}
+
+/// Gives pages back that nobody uses.
+fn give_back(pe: &Pe, range: &Range<u64>) {
     if range.end - range.start >= RETURN_FROM_BYTES {
         let segment = pe.control().geometry().segment(pe.me());
         pe.control().mapping().release(segment + range.start, range.end - range.start);

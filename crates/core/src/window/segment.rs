@@ -22,7 +22,7 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 pub use crate::endpoint::written::Written;
 use crate::job::Job;
-use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, NO_LIMIT};
+use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, KIND_RESIZE, NO_LIMIT};
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
 use crate::sync::lock::AtOnce;
@@ -91,6 +91,16 @@ pub struct Allowance {
 impl Allowance {
     /// No limit.
     pub const ALL: Allowance = Allowance { limit: None, used: 0 };
+
+    /// Whether it covers so many bytes more.
+    fn covers(self, bytes: usize) -> bool {
+        self.limit.is_none_or(|limit| self.used.saturating_add(bytes as u64) <= limit)
+    }
+
+    /// Its limit, as a word of a request.
+    fn word(self) -> u64 {
+        self.limit.unwrap_or(NO_LIMIT)
+    }
 }
 
 impl Job {
@@ -139,12 +149,12 @@ impl Job {
         bytes: usize,
         align: usize,
         zeroed: bool,
-        Allowance { limit, used }: Allowance,
+        allowance: Allowance,
     ) -> Result<Option<u64>> {
         let mut call = Collective::begin(&self.pe, self.world())?;
         let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
             let zeroed = u64::from(zeroed);
-            Ok([KIND_BLOCK, bytes as u64, align as u64, zeroed, limit.unwrap_or(NO_LIMIT), 0, 0, 0])
+            Ok([KIND_BLOCK, bytes as u64, align as u64, zeroed, allowance.word(), 0, 0, 0])
         } else {
             Err(Error::misuse(
                 "a block has at least one byte, and its alignment is a power of two up to 1 GiB",
@@ -153,7 +163,7 @@ impl Job {
         call.agree(possible)?;
         // Equal on all PEs, so all of them leave through the same door: the limit, too, of which
         // no PE may take its leave before the others know that it is theirs.
-        if limit.is_some_and(|limit| used.saturating_add(bytes as u64) > limit) {
+        if !allowance.covers(bytes) {
             return call.close().map(|()| None);
         }
         let allocated = call.heap.allocate_block(bytes as u64, align as u64);
@@ -163,6 +173,35 @@ impl Job {
         }
         call.close()?;
         allocated.map(|(range, _)| Some(range.start))
+    }
+
+    /// Whether a block of [`allocate`](Self::allocate) has room for so many bytes where it is: the
+    /// same at all PEs.
+    pub fn fits(&self, offset: u64, bytes: usize) -> bool {
+        self.pe.layer::<OwnHeap>().blocks().fits(offset, bytes as u64)
+    }
+
+    /// Gives a block of [`allocate`](Self::allocate) another size, not 0, that
+    /// [fits](Self::fits) where it is; false where the limit forbids that. *Collective*: begins and
+    /// ends with a barrier. What lies in the bytes that it gets is anything.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when it does not fit, [`Error::Unequal`] when PEs ask for different sizes
+    /// or blocks, or have different limits, [`Error::PeerFailed`].
+    pub fn resize(&self, offset: u64, bytes: usize, allowance: Allowance) -> Result<bool> {
+        let mut call = Collective::begin(&self.pe, self.world())?;
+        let asked = if bytes > 0 && self.fits(offset, bytes) {
+            Ok([KIND_RESIZE, bytes as u64, offset, 0, allowance.word(), 0, 0, 0])
+        } else {
+            Err(Error::misuse("a block keeps its place where it has room for its new size"))
+        };
+        call.agree(asked)?;
+        let allowed = allowance.covers(bytes);
+        if allowed && let Some([kept, left]) = call.heap.resize_block(offset, bytes as u64) {
+            pages::shorten(&self.pe, &kept, &left);
+        }
+        call.close()?;
+        Ok(allowed)
     }
 
     /// Frees a block of [`allocate`](Self::allocate). *Collective*: the block is freed when this

@@ -1,6 +1,7 @@
 //! Segments by byte offset: blocks and spots.
 
 use crate::setup::{Setup, segment_of, sizes_here};
+use memonet_core::unstable::segment::Allowance;
 use memonet_core::unstable::shm::{self, AtomicOp};
 use memonet_core::{Error, Job, SignalOp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +11,7 @@ on_every_fabric!(
     [also on recorded]
     blocks_are_the_same_everywhere,
     blocks_come_back,
+    blocks_change_their_size,
     wrong_blocks,
     spots_end_where_segments_end,
     words_lie_in_their_spots,
@@ -54,6 +56,45 @@ fn blocks_come_back(setup: Setup) {
                 assert_eq!(job.block_around(offset), None);
             }
             Ok(())
+        });
+    }
+}
+
+fn blocks_change_their_size(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 2, 3])) {
+        run.job(|job| {
+            let (segment, next) = (segment_of(job), (job.pe() + 1) % job.npes());
+            let offset = job.allocate(300_000, 8, true)?;
+            // The write into what is kept arrives, the other one does no harm.
+            let word = |at: u64| segment.at(next, offset + at, 8).unwrap();
+            word(8).store(job.pe() as u64 + 1);
+            word(200_000).store(7);
+            assert!(job.fits(offset, 300_001) && !job.fits(offset, 310_000));
+            assert!(job.resize(offset, 100_000, Allowance::ALL)?);
+            let from = (job.pe() + job.npes() - 1) % job.npes();
+            let mine = segment.at(job.pe(), offset + 8, 8).unwrap();
+            assert_eq!(mine.load::<u64>()?, from as u64 + 1);
+            assert_eq!(job.block_around(offset + 1), Some(offset..offset + 100_000));
+            // What is left is another block's; both serve writes.
+            let other = job.allocate(150_000, 8, true)?;
+            let there = segment.at(next, other + 149_992, 8).unwrap();
+            there.store(5);
+            word(99_992).store(6);
+            job.barrier()?;
+            for (offset, value) in [(other + 149_992, 5), (offset + 99_992, 6)] {
+                assert_eq!(segment.at(job.pe(), offset, 8).unwrap().load::<u64>()?, value);
+            }
+            // Errors and limits change nothing.
+            let unequal = job.resize(offset, 10 + job.pe() * 100, Allowance::ALL);
+            let is_unequal = matches!(unequal, Err(Error::Unequal { call: "memory", .. }));
+            assert!(is_unequal || job.npes() == 1, "{unequal:?}");
+            let beyond = job.resize(offset, 200_000, Allowance::ALL);
+            assert!(matches!(beyond, Err(Error::Misuse { .. })), "{beyond:?}");
+            let limited = Allowance { limit: Some(100), used: 50 };
+            assert!(!job.resize(offset, 51, limited)? && job.resize(offset, 50, limited)?);
+            job.release(other)?;
+            job.release(offset)?;
+            job.barrier()
         });
     }
 }

@@ -134,6 +134,30 @@ fn release(state: &State, call: &'static str, address: *mut c_void) {
     heap().used -= bytes as u64;
 }
 
+/// Gives a block of `old` bytes another size that fits where it is. Gives its address, or NULL
+/// where it is over the limit.
+fn resize(
+    state: &State,
+    call: &'static str,
+    (offset, old): (u64, usize),
+    bytes: usize,
+) -> *mut c_void {
+    let (limit, in_use) = {
+        let heap = heap();
+        (heap.limit, heap.used)
+    };
+    let allowance = Allowance { limit, used: in_use - old as u64 };
+    // The end of the block may be another's after this.
+    or_die(call, state.job.quiet());
+    if !or_die(call, state.job.resize(offset, bytes, allowance)) {
+        tell_limit(state, call, bytes, in_use, limit.unwrap_or_default());
+        return std::ptr::null_mut();
+    }
+    let mut heap = heap();
+    heap.used = heap.used - old as u64 + bytes as u64;
+    state.segment.local().wrapping_add(offset as usize).cast()
+}
+
 pub unsafe fn malloc(call: &'static str, size: usize) -> *mut c_void {
     allocate(call, size, 16, false)
 }
@@ -175,10 +199,13 @@ pub unsafe fn realloc(call: &'static str, ptr: *mut c_void, size: usize) -> *mut
     if ptr.is_null() {
         return allocate(call, size, 16, false);
     }
-    let (_, old) = block(state, call, ptr);
+    let (offset, old) = block(state, call, ptr);
     if size == 0 {
         release(state, call, ptr);
         return std::ptr::null_mut();
+    }
+    if state.job.fits(offset, size) {
+        return resize(state, call, (offset, old), size);
     }
     let new = allocate_instead(call, old, size, 16, false);
     if !new.is_null() {

@@ -60,13 +60,16 @@ static void kinds(void) {
 
 static void resized(void) {
     CHECK(!shmem_realloc(NULL, 0), "nothing");
-    size_t sizes[] = {10, 100, 5000, 4000, 3, 70000, 70001, 1}, old = 0;
+    size_t sizes[] = {10, 100, 5000, 4000, 3, 70000, 70001, 70016, 1000, 1}, old = 0;
     unsigned char *block = NULL;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         /* What others put, without waiting, is among what is kept. */
         int next = (me + 1) % npes, before = (me + npes - 1) % npes;
         if (old) shmem_uchar_p(block + old / 2, (unsigned char)(me + i), next);
+        unsigned char *was = block;
         block = (unsigned char *)shmem_realloc(block, sizes[i]);
+        /* Blocks begin and end at multiples of 128 bytes: one that has the room stays where it is. */
+        CHECK(!old || (block == was) == (sizes[i] <= (old + 127) / 128 * 128), "%zu bytes, after %zu", sizes[i], old);
         CHECK(block && is_aligned(block, _Alignof(max_align_t)), "%zu bytes", sizes[i]);
         size_t kept = old < sizes[i] ? old : sizes[i];
         if (old / 2 < kept) CHECK(block[old / 2] == (unsigned char)(before + i), "put before growing to %zu", sizes[i]);
@@ -141,6 +144,7 @@ static void limited(size_t limit) {
 static void limited_to(size_t bytes) {
     void *most = shmem_malloc(bytes);
     CHECK(most && !shmem_malloc(1) && !shmem_realloc(most, bytes + 1), "all of %zu bytes", bytes);
+    CHECK(shmem_realloc(most, bytes - 1) == most && shmem_realloc(most, bytes) == most, "all of %zu bytes", bytes);
     shmem_free(most);
     CHECK(!shmem_malloc(bytes + 1), "more than %zu bytes", bytes);
 }
