@@ -53,51 +53,42 @@ fn reliable_datagrams_come_once_and_in_order() {
     }
 }
 
-/// What finds no buffer comes again when there is one, where datagrams are reliable.
-#[test]
-fn reliable_datagrams_wait_for_buffers() {
-    let mut bench = Bench::of(&reliable(0.0), 3, 1);
+/// Three members, of which one sends so many datagrams. The others take those that have come in
+/// each of some rounds, and get all.
+#[track_caller]
+fn all_come(machine: &Machine, seed: u64, datagrams: u64, (rounds, round): (usize, Ps)) {
+    let mut bench = Bench::of(machine, 3, seed);
     let group = join_for(&mut bench, &[0, 1, 2], Wanted::Datagrams(0))[0] as u32;
-    for number in 0..300u64 {
+    for number in 0..datagrams {
         bench.call(0, send(group, None, &number.to_le_bytes()));
     }
     let mut got = [Vec::new(), Vec::new()];
-    for _ in 0..20 {
+    for _ in 0..rounds {
         for pe in [1, 2] {
             got[pe - 1].extend(take(&mut bench, pe as u32, group));
         }
-        let later = bench.world.now() + Ps::us(100);
+        let later = bench.world.now() + round;
         bench.run_until(later);
     }
-    let numbers: Vec<[u8; 8]> = (0..300u64).map(u64::to_le_bytes).collect();
-    assert!(got.iter().all(|got| got.iter().eq(numbers.iter())));
+    let numbers: Vec<[u8; 8]> = (0..datagrams).map(u64::to_le_bytes).collect();
+    for got in got {
+        assert!(got.iter().eq(numbers.iter()), "{} of {datagrams}", got.len());
+    }
     bench.run();
     bench.assert_conserved();
+}
+
+/// What finds no buffer comes again when there is one, where datagrams are reliable.
+#[test]
+fn reliable_datagrams_wait_for_buffers() {
+    all_come(&reliable(0.0), 1, 300, (20, Ps::us(100)));
 }
 
 /// Datagrams that come before their turn leave a buffer for the one that is lost.
 #[test]
 fn the_lost_one_finds_a_buffer() {
     for (seed, buffers) in (1..).zip([1, 2, 3, 16]) {
-        let mut bench = Bench::of(&with_buffers(0.1, buffers), 3, seed);
-        let group = join_for(&mut bench, &[0, 1, 2], Wanted::Datagrams(0))[0] as u32;
-        for number in 0..100u64 {
-            bench.call(0, send(group, None, &number.to_le_bytes()));
-        }
-        let mut got = [Vec::new(), Vec::new()];
-        for _ in 0..2000 {
-            for pe in [1, 2] {
-                got[pe - 1].extend(take(&mut bench, pe as u32, group));
-            }
-            let later = bench.world.now() + Ps::us(50);
-            bench.run_until(later);
-        }
-        let numbers: Vec<[u8; 8]> = (0..100u64).map(u64::to_le_bytes).collect();
-        for got in got {
-            assert!(got.iter().eq(numbers.iter()), "{buffers} buffers: {}", got.len());
-        }
-        bench.run();
-        bench.assert_conserved();
+        all_come(&with_buffers(0.1, buffers), seed, 100, (2000, Ps::us(50)));
     }
 }
 
