@@ -42,13 +42,23 @@ impl Cx<'_> {
     }
 
     /// Has the call return at `at` if all that its PE has written is visible. Otherwise the call
-    /// returns `back` after the last write has landed: the time in which the host hears of it.
+    /// returns `back` after the last write has landed: the time in which the host hears of it. It
+    /// does not return before the host has [heard](Self::heard) of each.
     pub fn finish_when_landed(&mut self, at: Ps, op: Op, back: Ps) {
         let books = &mut self.parts.books[op.pe.index()];
         if books.outstanding == 0 {
             self.finish(at, op, Answer::default());
         } else {
             books.quiet.push((op, back));
+        }
+    }
+
+    /// Says when the host of a call hears of a write of that call. A NIC for which this depends on
+    /// how far the target is says so before the write lands.
+    pub fn heard(&mut self, op: Op, at: Ps) {
+        if !op.pe.is_agent(self.parts.pes) {
+            let heard = &mut self.parts.books[op.pe.index()].heard;
+            *heard = at.max(*heard);
         }
     }
 

@@ -466,6 +466,28 @@ impl Network {
         }
     }
 
+    /// The time from when a packet leaves a node until its head is at another one, if nothing is in
+    /// its way. Nothing, when no way leads there.
+    pub(crate) fn crossing(&self, from: Node, to: Node, wire_bytes: u64) -> Option<Ps> {
+        let Switching { delay, cut_through, head, .. } = self.switching;
+        let before_it_goes_on = if cut_through { wire_bytes.min(head) } else { wire_bytes };
+        let mut ports = self.carried(Place::Node(from), Destination::Node(to));
+        // A longer way would be a circle.
+        let most = ports.len().max(self.switches.len());
+        let mut channel = self.node_out[from.index()].first()?.as_ref()?;
+        let mut time = self.delay;
+        for _ in 0..=most {
+            let switch = match channel.to {
+                Place::Node(node) => return (node == to).then_some(time),
+                Place::Switch(switch) => switch,
+            };
+            time = time + channel.rate.time(before_it_goes_on) + delay + self.delay;
+            let port = ports.pop().or_else(|| self.route(switch, Destination::Node(to)))?;
+            channel = self.switches[switch as usize].out.get(usize::from(port))?.as_ref()?;
+        }
+        None
+    }
+
     /// The ports, by switch, of a tree that connects these nodes. Multicast tables with these ports
     /// serve any of the nodes as sender. Nothing, when there is no such tree.
     pub fn spanning(&self, nodes: &[Node]) -> Option<BTreeMap<u32, BTreeSet<u16>>> {

@@ -45,6 +45,8 @@ pub(crate) struct Books {
     pub(crate) outstanding: u64,
     /// Calls that wait until all writes have landed; each returns this much later.
     pub(crate) quiet: Vec<(Op, Ps)>,
+    /// When the host will have heard of all that has landed, where its NIC says so.
+    pub(crate) heard: Ps,
 }
 
 /// Counts of what has happened: for tests of conservation, and for reports.
@@ -113,8 +115,9 @@ impl Parts {
         books.outstanding =
             books.outstanding.checked_sub(writes).expect("a NIC kept more promises than it made");
         if books.outstanding == 0 {
+            let heard = books.heard;
             for (op, back) in std::mem::take(&mut books.quiet) {
-                self.finish(self.now + back, op, Answer::default());
+                self.finish(heard.max(self.now + back), op, Answer::default());
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::host::{Answer, Atomic};
 use crate::op::Op;
+use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ pub struct Update {
 #[derive(Debug, Clone, Default)]
 pub struct Owed {
     pub updates: u64,
+    /// When the PE has heard of all that are carried out.
+    pub heard: Ps,
     pub fences: Vec<Op>,
 }
 

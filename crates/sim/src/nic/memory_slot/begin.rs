@@ -3,6 +3,7 @@
 use super::slot::MemorySlot;
 use crate::host::{Answer, HostOp};
 use crate::nic::{Call, Cx};
+use crate::time::Ps;
 
 impl MemorySlot {
     pub(super) fn begin_call(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
@@ -25,7 +26,7 @@ impl MemorySlot {
                 }
             }
             HostOp::Fence => self.fence(cx, op),
-            HostOp::Quiet => cx.finish_when_landed(now, op, self.is.message()),
+            HostOp::Quiet => cx.finish_when_landed(now, op, Ps::ZERO),
             HostOp::Command(command) => {
                 if let Err(why) = self.command(cx, node, op, command) {
                     cx.finish(now, op, Answer::refused(why));

@@ -6,7 +6,7 @@
 //! | put | BOTF packets of up to `send.botf_payload` bytes none of which crosses a page of the target. They name region and offset, and are checked |
 //! | signal | an AOTF store behind its data; one that adds is an update |
 //! | fence | nothing, but after updates without an answer: there is one way from node to node, and packets keep their order |
-//! | quiet | waits until all writes have landed, and for the time of one message: the target's acknowledgement |
+//! | quiet | waits until all writes have landed, and for the time of a message back from each target: its acknowledgement |
 //! | get | agents |
 //! | atomics | agents, or the core processor of the target's NIC; the module `updates` |
 //! | copied write | as a store or a put, to a group of the switches' tables; the module `groups` |

@@ -191,9 +191,9 @@ impl Parameters {
         Ps(self.line.0 * words / (LINE_BYTES / 8)) + self.twist_word * words
     }
 
-    /// The time of an AOTF message between two hosts at one cable or switch, without contention:
-    /// from the call to the end of the look.
-    pub fn message(&self) -> Ps {
+    /// The time of an AOTF message without contention, from the call to the end of the look, where
+    /// links and switches take `crossing`.
+    pub fn message(&self, crossing: Ps) -> Ps {
         let out = self.software
             + self.twist_word
             + self.write
@@ -204,7 +204,7 @@ impl Parameters {
         let cross = self.size_decision
             + self.send_buffer_handshake
             + self.swif_send
-            + self.link_delay
+            + crossing
             + self.swif_receive;
         let clocks = Ps((self.swif_cycle.0 + self.dimm_cycle.0) / 2);
         out + cross + clocks + self.llcm_write + self.read

@@ -86,6 +86,7 @@ impl MemorySlot {
     fn drop_packet(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, header: &Header, why: Refusal) {
         *self.slots[node.index()].dropped.entry(why).or_default() += 1;
         if header.promised {
+            self.sender_hears(cx, node, op, cx.now());
             cx.lost(op, 1);
         }
         if header.kind == Kind::Request {
@@ -164,7 +165,15 @@ impl MemorySlot {
         if self.is.core.is_some() {
             self.slots[node.index()].shown.insert((from, to.pe), shown);
         }
+        self.sender_hears(cx, node, op, shown);
         cx.write(shown, op, to, payload);
+    }
+
+    /// What a call has sent to a node has its end at `at`. Its sender hears of that by a message.
+    pub(super) fn sender_hears(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps) {
+        let sender = self.placement.node(op.pe.owner(self.pes));
+        let heard = at + self.message(cx, node, sender);
+        cx.heard(op, heard);
     }
 
     /// Plans a switch of the banks. The library's driver on this host sees at its next look that

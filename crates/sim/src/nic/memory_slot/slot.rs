@@ -94,7 +94,7 @@ pub struct MemorySlot {
     pub(super) groups: Groups,
     pub(super) updates: Updates,
     pub(super) placement: Placement,
-    pes: u32,
+    pub(super) pes: u32,
 }
 
 impl MemorySlot {
@@ -142,6 +142,18 @@ impl MemorySlot {
             true => Ok(self.placement.node(Pe(pe))),
             false => Err(format!("there is no PE {pe}")),
         }
+    }
+
+    /// The time of an AOTF message between the hosts of two nodes, which may be one.
+    pub(super) fn message(&self, cx: &mut Cx<'_>, from: Node, to: Node) -> Ps {
+        let is_inside = from == to && self.slots[from.index()].loop_back == LoopBack::Internal;
+        let wire = self.is.wire_header + 8;
+        let crossing = match is_inside {
+            true => Some(Ps::ZERO),
+            false => cx.network().crossing(from, to, wire),
+        };
+        // Where no way leads back, what says so is the packet that needs it.
+        self.is.message(crossing.unwrap_or(self.is.link_delay))
     }
 
     /// The user that a call is of: a PE, also for its agent.

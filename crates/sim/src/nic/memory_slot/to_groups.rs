@@ -66,15 +66,24 @@ impl MemorySlot {
         }
         let joining = std::mem::take(&mut group.joining);
         let (at, answer) = match self.make(cx, number) {
-            Some(told) => (told, 1 + number as u64),
-            None if wanted == Wanted::Barrier => (cx.now() + self.is.message(), 1 + number as u64),
+            Some(took) => (self.all_told(cx, op, number) + took, 1 + number as u64),
+            None if wanted == Wanted::Barrier => (self.all_told(cx, op, number), 1 + number as u64),
             None => (cx.now(), 0),
         };
         joining.into_iter().for_each(|op| cx.finish(at, op, Answer::value(answer)));
     }
 
-    /// Writes the switches' tables for a group. Returns when the members know; nothing if the
-    /// switches have no entry for it.
+    /// When all members of a group know what the member of this call, the last one that has asked
+    /// to join, tells them now.
+    fn all_told(&self, cx: &mut Cx<'_>, op: Op, number: usize) -> Ps {
+        let node = |pe| self.placement.node(pe);
+        let members = self.groups.groups[number].members.iter();
+        let longest = members.map(|&pe| self.message(cx, node(op.pe), node(Pe(pe)))).max();
+        cx.now() + longest.unwrap_or(Ps::ZERO)
+    }
+
+    /// Writes the switches' tables for a group. Returns what that takes; nothing if the switches
+    /// have no entry for it.
     fn make(&mut self, cx: &mut Cx<'_>, number: usize) -> Option<Ps> {
         let MulticastTables { groups, write } = self.is.multicast?;
         let free = (FIRST..=u16::MAX).take(groups as usize);
@@ -82,11 +91,11 @@ impl MemorySlot {
         let members = &self.groups.groups[number].members;
         let nodes: Vec<Node> = members.iter().map(|&member| Node(member)).collect();
         let tables = cx.network().spanning(&nodes).filter(|tables| !tables.is_empty())?;
-        let written = cx.now() + write * tables.len() as u64;
+        let took = write * tables.len() as u64;
         multicast::write(cx.network(), entry, tables);
         self.groups.taken.insert(entry);
         self.groups.groups[number].number = Some(entry);
-        Some(written + self.is.message())
+        Some(took)
     }
 
     /// Answers those that wait for a group that will not be: a member has left the job.

@@ -13,10 +13,10 @@
 //! **Order.** The fence of a memory-slot NIC does nothing, because packets keep their order; the
 //! core processor is the exception, as it takes longer than the fast path. So an update waits for
 //! all that its sender has put before and the target's host has not read; and a fence waits for the
-//! sender's updates without an answer, and for the time of one message, by which the sender hears
-//! of them.
+//! sender's updates without an answer, and for a message back from each target, by which the sender
+//! hears of them.
 
-use super::asked::Update;
+use super::asked::{Owed, Update};
 use super::command::Refusal;
 use super::header::{Header, Kind};
 use super::slot::{Due, MemorySlot};
@@ -118,34 +118,38 @@ impl MemorySlot {
         let Update { at, size, what, answer } = &self.updates.asked[&op];
         let result = cx.atomic(op, *at, usize::from(*size), *what);
         if answer.is_none() {
-            return self.added(cx, op);
+            return self.added(cx, node, op);
         }
         let answer = result.map_or_else(Answer::refused, Answer::value);
         self.answer(cx, node, op, answer);
     }
 
-    /// A signal has been added. Its sender's fences go on with the last one.
-    fn added(&mut self, cx: &mut Cx<'_>, op: Op) {
+    /// A node's core processor has added a signal. Its sender's fences go on when the sender has
+    /// heard of all.
+    fn added(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) {
         self.updates.asked.remove(&op);
+        self.sender_hears(cx, node, op, cx.now());
         cx.kept(op, 1);
+        let heard = cx.now() + self.message(cx, node, self.placement.node(op.pe));
         let owed = self.updates.owed.get_mut(&op.pe.0).expect("it was counted when it was sent");
         owed.updates -= 1;
+        owed.heard = heard.max(owed.heard);
         if owed.updates == 0 {
-            let heard = cx.now() + self.is.message();
-            for fence in self.updates.owed.remove(&op.pe.0).expect("it is there").fences {
-                cx.finish(heard, fence, Answer::default());
-            }
+            let Owed { heard, fences, .. } =
+                self.updates.owed.remove(&op.pe.0).expect("it is there");
+            fences.into_iter().for_each(|fence| cx.finish(heard, fence, Answer::default()));
         }
     }
 
     /// The target's NIC has refused a request.
     pub(super) fn not_served(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, why: Refusal) {
         if self.updates.asked[&op].answer.is_none() {
-            return self.added(cx, op);
+            return self.added(cx, node, op);
         }
         let why = format!("the NIC of node {} has refused an update ({why:?})", node.0);
         self.updates.asked.remove(&op);
-        cx.finish(cx.now() + self.is.message(), op, Answer::refused(why));
+        let heard = cx.now() + self.message(cx, node, self.placement.node(op.pe));
+        cx.finish(heard, op, Answer::refused(why));
     }
 
     /// The core processor sends an answer.

@@ -106,3 +106,72 @@ fn a_copy_by_the_switch_against_a_packet_for_each() {
         assert!(copied.1 * 2 < one_by_one.1, "{len} bytes: {copied:?} against {one_by_one:?}");
     }
 }
+
+/// When a word to a PE lands after its call, and when the quiet behind it returns after that.
+fn there_and_back(machine: &str, pes: u32, target: u32) -> [Ps; 2] {
+    let mut bench = Bench::new(machine, pes);
+    let store = |value| HostOp::Store { to: to(target, 0), word: Payload::word(8, value) };
+    bench.ask(0, store(1));
+    bench.settle();
+    bench.changed.clear();
+    let begin = bench.world.now();
+    bench.ask(0, store(2));
+    bench.ask(0, HostOp::Quiet);
+    let landed = bench.changed[0].0;
+    [landed - begin, bench.world.now() - landed]
+}
+
+/// The way back has the links and switches that the way there has. It is a message, so it takes the
+/// host's read besides; clocks are met at any phase.
+#[test]
+fn a_quiet_hears_of_its_writes_by_the_way_back() {
+    for (machine, pes, target, links) in [
+        ("dimmnet-1/D", 2, 1, 1),
+        ("dimmnet-1/D-switch", 8, 7, 2),
+        ("dimmnet-1/D-tree", 50, 1, 2),
+        ("dimmnet-1/D-tree", 50, 49, 6),
+        ("dimmnet-1/D-rhinet3-km", 2, 1, 2),
+        ("dimmnet-1/B-oip", 8, 7, 3),
+    ] {
+        let [there, back] = there_and_back(machine, pes, target);
+        let delay = Machine::load(machine).unwrap().section("link").time("delay").unwrap();
+        let read = Machine::load(machine).unwrap().section("host").time("read").unwrap();
+        assert!(back > delay * links, "{machine} to {target}: {back:?} by {links} links");
+        let (least, most) = (there + read - Ps::ns(20), there + read + Ps::ns(20));
+        assert!((least..most).contains(&back), "{machine} to {target}: {there:?}, {back:?} back");
+    }
+}
+
+/// The last write to land is not always the last one of which its sender hears.
+#[test]
+fn a_quiet_hears_of_all_its_targets() {
+    let mut bench = Bench::new("dimmnet-1/D-tree", 50);
+    let store = |pe| HostOp::Store { to: to(pe, 0), word: Payload::word(8, 1) };
+    [1, 49].map(|pe| bench.ask(0, store(pe)));
+    bench.settle();
+    bench.changed.clear();
+    [49, 1, 1].map(|pe| bench.ask(0, store(pe)));
+    bench.ask(0, HostOp::Quiet);
+    let landed = |pe| bench.changed.iter().rfind(|(_, of)| *of == Pe(pe)).unwrap().0;
+    let [_, near] = there_and_back("dimmnet-1/D-tree", 50, 1);
+    let [_, far] = there_and_back("dimmnet-1/D-tree", 50, 49);
+    assert!(far > near);
+    let heard = (landed(1) + near).max(landed(49) + far);
+    assert_eq!(bench.world.now(), heard);
+}
+
+/// A fence waits for the updates behind which it stands by the same way.
+#[test]
+fn a_fence_hears_of_a_signal_by_the_way_back() {
+    for (target, links) in [(1, 2), (49, 6)] {
+        let mut bench = Bench::new("dimmnet-1/D-core", 50);
+        let signal = Signal { at: to(target, 0), op: SignalOp::Add, value: 1 };
+        let data = Payload::copy(&[]);
+        bench.ask(0, HostOp::Put { to: to(target, 0), data, signal: Some(signal), reuse: true });
+        bench.ask(0, HostOp::Fence);
+        let heard = bench.world.now() - bench.changed[0].0;
+        let [_, back] = there_and_back("dimmnet-1/D-core", 50, target);
+        assert_eq!(heard, back, "by {links} links");
+        assert!(heard > Ps::ns(151) * links, "{heard:?} by {links} links");
+    }
+}
