@@ -147,10 +147,14 @@ fn a_quiet_hears_of_its_writes_by_the_way_back() {
 fn a_quiet_hears_of_all_its_targets() {
     let mut bench = Bench::new("dimmnet-1/D-tree", 50);
     let store = |pe| HostOp::Store { to: to(pe, 0), word: Payload::word(8, 1) };
-    [1, 49].map(|pe| bench.ask(0, store(pe)));
+    for pe in [1, 49] {
+        bench.ask(0, store(pe));
+    }
     bench.settle();
     bench.changed.clear();
-    [49, 1, 1].map(|pe| bench.ask(0, store(pe)));
+    for pe in [49, 1, 1] {
+        bench.ask(0, store(pe));
+    }
     bench.ask(0, HostOp::Quiet);
     let landed = |pe| bench.changed.iter().rfind(|(_, of)| *of == Pe(pe)).unwrap().0;
     let [_, near] = there_and_back("dimmnet-1/D-tree", 50, 1);
