@@ -144,8 +144,8 @@ impl Nic for MemorySlot {
             Due::ReadAway { op, at, len, end } => {
                 self.sampled_away(cx, node, op, (at, len), end);
             }
-            Due::Room => self.has_room(cx, node),
-            Due::RoomSeen => self.begin_stalled(cx, node),
+            Due::Room(pe) => self.has_room(cx, node, pe),
+            Due::RoomSeen(pe) => self.begin_stalled(cx, node, pe),
             Due::Look(wait) => self.first_look(cx, node, wait),
             Due::Update { from, op } => self.update(cx, node, from, op),
             Due::Arrived { op, group } => self.arrived(cx, node, op, group),

@@ -10,16 +10,16 @@ use super::htlb::Htlb;
 use super::memory::{NicMemory, Side};
 use super::parameters::Parameters;
 use super::translate::ReceiveTlb;
-use super::user::User;
+use super::user::{Caller, User};
 use super::way_in::{Held, Wait, WayIn};
 use super::way_out::{Block, Outgoing, WayOut};
 use crate::machine::{Machine, MachineError};
-use crate::nic::{Call, Cx, Owner, Planned};
+use crate::nic::{Cx, Owner, Planned};
 use crate::op::{Op, Pe};
 use crate::packet::{Node, Packet, Payload};
 use crate::placement::Placement;
 use crate::time::Ps;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What has been planned for a moment.
 #[derive(Debug)]
@@ -36,10 +36,10 @@ pub enum Due {
     Read { op: Op, at: u64, len: usize, end: Ps },
     /// A host's read samples the bank on the network's side.
     ReadAway { op: Op, at: u64, len: usize, end: Ps },
-    /// The queue for which a host waits has room.
-    Room,
-    /// The host has seen that.
-    RoomSeen,
+    /// The queue for which a process waits has room: a PE, or an agent.
+    Room(Pe),
+    /// The process has seen that.
+    RoomSeen(Pe),
     /// The first look of a host that waits samples the memory.
     Look(Wait),
     /// The core processor has come to this call's update.
@@ -73,8 +73,6 @@ pub struct Slot {
     pub memory: NicMemory,
     /// Number of packets that were dropped, by reason.
     pub dropped: BTreeMap<Refusal, u64>,
-    /// Calls that wait for room in a queue, in their order, with the times since which they do.
-    pub stalled: VecDeque<(Call, Ps)>,
     /// Hosts that look for a word that is not there yet.
     pub waits: Vec<Wait>,
     /// Writes that their PEs cannot see yet.
@@ -118,7 +116,6 @@ impl MemorySlot {
             frames: Frames::default(),
             memory: NicMemory::default(),
             dropped: BTreeMap::new(),
-            stalled: VecDeque::new(),
             waits: Vec::new(),
             held: Vec::new(),
             switching: false,
@@ -161,6 +158,14 @@ impl MemorySlot {
         let pe = op.pe.owner(self.pes);
         let node = self.placement.node(pe);
         &mut self.slots[node.index()].users[self.placement.place(pe)]
+    }
+
+    /// What is kept of the calls of a process: a PE, or an agent.
+    pub(super) fn caller(&mut self, pe: Pe) -> &mut Caller {
+        let is_agent = usize::from(pe.is_agent(self.pes));
+        let pe = pe.owner(self.pes);
+        let node = self.placement.node(pe);
+        &mut self.slots[node.index()].users[self.placement.place(pe)].callers[is_agent]
     }
 
     pub(super) fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {

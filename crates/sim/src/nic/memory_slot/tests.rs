@@ -5,6 +5,7 @@ mod core;
 mod groups;
 mod pemm;
 mod protection;
+mod stall;
 mod switch;
 mod users;
 

@@ -143,7 +143,7 @@ impl MemorySlot {
             group.members.iter().copied().filter(|&member| member != node.0).collect();
         let now = cx.now();
         let len = data.len();
-        if matches!(len, 1 | 2 | 4 | 8) && to.offset.is_multiple_of(len as u64) {
+        if is_word(to, data) {
             let page = self.group_kick_page(node, op, (number, &others), to)?;
             let word = through_wires(&self.is, data.clone(), true);
             cx.promise(op, others.len() as u64);
@@ -201,6 +201,11 @@ impl MemorySlot {
         }
         Ok(())
     }
+}
+
+/// Whether one store writes this to all members of a group.
+pub(super) fn is_word(to: FarAddress, data: &Payload) -> bool {
+    matches!(data.len(), 1 | 2 | 4 | 8) && to.offset.is_multiple_of(data.len() as u64)
 }
 
 /// The header of the library's packets from a node to a place in the segments of a group's members.

@@ -1,7 +1,17 @@
 //! What each user of a NIC has for itself.
 
 use super::kick_pages::KickPages;
+use crate::nic::Call;
 use crate::time::Ps;
+use std::collections::VecDeque;
+
+/// The calls of one process.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// Those that wait for room in a queue, or for an earlier one that does, with the times since
+    /// which they wait.
+    pub stalled: VecDeque<(Call, Ps)>,
+}
 
 /// A process that uses a NIC: a PE.
 #[derive(Debug, Clone)]
@@ -13,6 +23,8 @@ pub struct User {
     pub first_page: u32,
     /// When its CPU has read all blocks that it has seen so far.
     pub copied: Ps,
+    /// The PE, and its agent, which neither waits for the other.
+    pub callers: [Caller; 2],
 }
 
 impl User {
@@ -26,6 +38,7 @@ impl User {
             kicks: KickPages::beginning_at(first),
             first_page: number * pages,
             copied: Ps::ZERO,
+            callers: Default::default(),
         }
     }
 }
