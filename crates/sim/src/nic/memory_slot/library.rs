@@ -84,13 +84,14 @@ impl MemorySlot {
     }
 
     /// Writes the packets of a block that are left, and the signal behind them, and answers the
-    /// call. While a NIC has one user, nothing comes between the packets, and all of their times
-    /// are known at once.
+    /// call. Others may come between the packets.
     pub(super) fn write_block(&mut self, cx: &mut Cx<'_>, node: Node, mut at: Ps, block: Block) {
         let Block { op, mut packets, signal } = block;
         while let Some((header, payload)) = packets.pop_front() {
             at = self.window(cx, node, op, at, header, payload);
-            if self.is.users > 1 && !packets.is_empty() {
+            if !packets.is_empty() {
+                // An agent answers several PEs, none of whom waits for another's answer.
+                self.caller(op.pe).writes = !op.pe.is_agent(self.pes);
                 return self.later(cx, at, node, Due::Write(Block { op, packets, signal }));
             }
         }
@@ -98,6 +99,10 @@ impl MemorySlot {
             Some(signal) => self.signal(cx, node, op, at, signal),
             None => Ok(at),
         };
+        if self.caller(op.pe).writes {
+            let written = result.as_ref().copied().unwrap_or(at);
+            self.later(cx, written, node, Due::Written(op.pe));
+        }
         self.returned(cx, op, result);
     }
 

@@ -153,6 +153,10 @@ impl Nic for MemorySlot {
             Due::Announced { group, process } => self.announced(cx, node, group, process),
             Due::Forward(packet) => self.forward(cx, cx.now(), packet),
             Due::Write(block) => self.write_block(cx, node, cx.now(), block),
+            Due::Written(pe) => {
+                self.caller(pe).writes = false;
+                self.begin_stalled(cx, node, pe);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The way out: host, transaction queue, HTLB, size decision, send buffer, SWIF.
 //!
-//! Packets keep their order, so all of a packet's times are known when the host writes it, and are
+//! Packets keep their order, so all of a packet's times are known when the slot has it, and are
 //! computed then. A packet leaves its queue when the stages behind can take it without stopping, so
 //! a slow link fills the queues. A host that finds its queue full looks at the NIC's status until
 //! there is room.
@@ -39,14 +39,16 @@ impl MemorySlot {
         seen
     }
 
-    /// The slot has a request from `at` on. While a NIC has one user, its requests come in the
-    /// order of calls, and are taken through at once; those of several come as their hosts write
-    /// them.
+    /// The slot has a request from `at` on. It is not taken through before: until then others may
+    /// come, of another user, an agent or the core processor.
     pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, at: Ps, packet: Outgoing) {
-        match self.is.users {
-            1 => self.forward(cx, at, packet),
-            _ => self.later(cx, at, packet.node, Due::Forward(packet)),
+        let out = &mut self.slots[packet.node.index()].out;
+        match packet.through {
+            Through::Aotf => out.aotf.expect(),
+            Through::Botf => out.botf.expect(),
+            Through::Inside => {}
         }
+        self.later(cx, at, packet.node, Due::Forward(packet));
     }
 
     /// Takes a request, which the NIC has from `at` on, through to the link.

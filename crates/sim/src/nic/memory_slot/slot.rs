@@ -54,6 +54,8 @@ pub enum Due {
     Forward(Outgoing),
     /// A host has written one packet of a block, and goes on with the next.
     Write(Block),
+    /// A PE's host has written all packets of a block.
+    Written(Pe),
 }
 
 /// The NIC of one node.

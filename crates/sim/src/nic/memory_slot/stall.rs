@@ -1,13 +1,14 @@
 //! Back-pressure reaches the host: while the link stands still, the send queues fill, and a host
 //! that finds its queue full looks at the NIC's status until there is room.
 //!
-//! The packets of one call are planned when the call begins. So a call that has begun goes on; the
-//! next one waits. A process begins its calls in their order. It does not wait for others that
-//! share the NIC: each looks for itself.
+//! A call that has begun goes on; the next one waits. A process begins its calls in their order,
+//! and none while its CPU writes the packets of a block. It does not wait for others that share the
+//! NIC: each looks for itself.
 
 use super::command;
 use super::slot::{Due, MemorySlot};
 use super::to_groups::is_word;
+use super::user::Caller;
 use super::way_out::Through;
 use crate::host::{GroupOp, HostOp, Signal};
 use crate::mailbox::MAILBOXES;
@@ -22,8 +23,8 @@ impl MemorySlot {
     pub(super) fn unless_stalled(&mut self, cx: &mut Cx<'_>, call: Call) -> Option<Call> {
         let (node, pe) = (call.node, call.op.pe);
         let capacity = self.capacity(&call.what);
-        let stalled = &mut self.caller(pe).stalled;
-        if !stalled.is_empty() {
+        let Caller { stalled, writes } = self.caller(pe);
+        if *writes || !stalled.is_empty() {
             stalled.push_back((call, cx.now()));
             return None;
         }
@@ -45,7 +46,9 @@ impl MemorySlot {
 
     /// Begins the calls that a process has waiting, for as long as there is room.
     pub(super) fn begin_stalled(&mut self, cx: &mut Cx<'_>, node: Node, pe: Pe) {
-        while let Some((call, since)) = self.caller(pe).stalled.pop_front() {
+        while !self.caller(pe).writes
+            && let Some((call, since)) = self.caller(pe).stalled.pop_front()
+        {
             let capacity = self.capacity(&call.what);
             if cx.waiting_for_link(node) >= capacity {
                 self.caller(pe).stalled.push_front((call, since));

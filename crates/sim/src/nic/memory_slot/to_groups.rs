@@ -7,6 +7,7 @@ use super::multicast;
 use super::parameters::MulticastTables;
 use super::send::through_wires;
 use super::slot::MemorySlot;
+use super::way_out::Block;
 use crate::host::{Answer, GroupOp, Wanted};
 use crate::nic::Cx;
 use crate::op::{Op, Pe};
@@ -23,8 +24,9 @@ impl MemorySlot {
             }
             GroupOp::Join { .. } => cx.finish(cx.now(), op, Answer::value(0)),
             GroupOp::Multicast { group, to, data } => {
-                let result = self.write_all(cx, node, op, group, to, &data);
-                self.returned(cx, op, result);
+                if let Err(why) = self.write_all(cx, node, op, group, to, &data) {
+                    cx.finish(cx.now(), op, Answer::refused(why));
+                }
             }
             GroupOp::Arrive(group) => {
                 let result = self.arrive_at_barrier(cx, node, op, group);
@@ -127,8 +129,8 @@ impl MemorySlot {
             .ok_or_else(|| format!("this PE is in no group {group}"))
     }
 
-    /// Writes to all other members: a word by AOTF, a block by BOTF. Returns when the host has
-    /// written it.
+    /// Writes to all other members: a word by AOTF, a block by BOTF. The call returns when the host
+    /// has written it.
     fn write_all(
         &mut self,
         cx: &mut Cx<'_>,
@@ -137,7 +139,7 @@ impl MemorySlot {
         group: u32,
         to: FarAddress,
         data: &Payload,
-    ) -> Result<Ps, String> {
+    ) -> Result<(), String> {
         let (group, number) = self.entry(node, group)?;
         let others: Vec<u32> =
             group.members.iter().copied().filter(|&member| member != node.0).collect();
@@ -147,7 +149,9 @@ impl MemorySlot {
             let page = self.group_kick_page(node, op, (number, &others), to)?;
             let word = through_wires(&self.is, data.clone(), true);
             cx.promise(op, others.len() as u64);
-            return self.kick(cx, node, op, now, (page, to.offset % PAGE), word);
+            let result = self.kick(cx, node, op, now, (page, to.offset % PAGE), word);
+            self.returned(cx, op, result);
+            return Ok(());
         }
         let parts = self.parts(to, data);
         for &pe in &others {
@@ -157,17 +161,17 @@ impl MemorySlot {
             }
         }
         cx.promise(op, (parts.len() * others.len()) as u64);
-        let mut at = now + self.is.software;
-        for (offset, part) in parts {
+        let packets = parts.into_iter().map(|(offset, part)| {
             let header = Header {
                 kind: Kind::Botf,
                 len: part.len() as u16,
                 ..to_group(node, number, FarAddress { offset, ..to })
             };
-            let part = through_wires(&self.is, part, true);
-            at = self.window(cx, node, op, at, header, part);
-        }
-        Ok(at)
+            (header, through_wires(&self.is, part, true))
+        });
+        let block = Block { op, packets: packets.collect(), signal: None };
+        self.write_block(cx, node, now + self.is.software, block);
+        Ok(())
     }
 
     /// The kick page of a page of all members' segments.

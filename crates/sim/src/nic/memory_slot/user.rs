@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 /// The calls of one process.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// Those that wait for room in a queue, or for an earlier one that does, with the times since
-    /// which they wait.
+    /// Whether its CPU writes the packets of a block.
+    pub writes: bool,
+    /// Those that wait for room in a queue, or for an earlier one, with the times since which they
+    /// wait.
     pub stalled: VecDeque<(Call, Ps)>,
 }
 

@@ -10,24 +10,37 @@ use std::collections::VecDeque;
 
 /// A queue of requests in the NIC, each by the time at which it leaves.
 #[derive(Debug, Clone, Default)]
-pub struct Waiting(VecDeque<Ps>);
+pub struct Waiting {
+    leave: VecDeque<Ps>,
+    /// Requests that hosts have written, and that have not come yet.
+    coming: usize,
+}
 
 impl Waiting {
     /// When the queue, of this `capacity`, has room for a request that comes at `at`.
     pub fn room(&mut self, at: Ps, capacity: usize) -> Ps {
-        while self.0.front().is_some_and(|&leaves| leaves <= at) {
-            self.0.pop_front();
+        while self.leave.front().is_some_and(|&leaves| leaves <= at) {
+            self.leave.pop_front();
         }
-        // Requests leave in order, so those that must leave first stand at the front.
-        match self.0.len().checked_sub(capacity) {
+        // Requests leave in order, so those that must leave first stand at the front. One that is
+        // still to come leaves after them, nobody knows when.
+        match (self.leave.len() + self.coming).checked_sub(capacity) {
             None => at,
-            Some(too_many) => self.0[too_many],
+            Some(too_many) => {
+                self.leave.get(too_many).or(self.leave.back()).map_or(at, |&left| left)
+            }
         }
     }
 
-    /// Puts in a request that leaves at `leaves`.
+    /// A host has written a request.
+    pub fn expect(&mut self) {
+        self.coming += 1;
+    }
+
+    /// Puts in an expected request, which leaves at `leaves`.
     pub fn push(&mut self, leaves: Ps) {
-        self.0.push_back(leaves);
+        self.coming -= 1;
+        self.leave.push_back(leaves);
     }
 }
 

@@ -246,3 +246,26 @@ fn barriers_are_their_members_alone() {
         bench.settle();
     }
 }
+
+/// An answer of the core processor, and one of an agent, passes between the packets of a block that
+/// the host of the same NIC writes.
+#[test]
+fn an_answer_does_not_wait_for_the_end_of_a_block() {
+    for machine in [MACHINE, "dimmnet-1/D-tree"] {
+        let mut bench = Bench::new(machine, 3);
+        let mut update = |begin_block: bool| {
+            if begin_block {
+                let data = Payload::copy(&[1; 60_000]);
+                bench.begin(0, HostOp::Put { to: to(1, 0), data, signal: None, reuse: true });
+            }
+            let begin = bench.world.now();
+            bench.ask(2, add(to(0, 64), 8, 1));
+            bench.world.now() - begin
+        };
+        let (_, alone, beside) = (update(false), update(false), update(true));
+        // At most one packet of 488 bytes, at 2 ns each, is before it at SWIF.
+        assert!(beside < alone + Ps::ns(2 * 976), "{machine}: {alone:?} alone, {beside:?} beside");
+        bench.settle();
+        assert_eq!(bench.segment(1)[..60_000], [1; 60_000]);
+    }
+}
