@@ -57,7 +57,8 @@ fn join(bench: &mut Bench, wanted: Wanted) -> u32 {
 
 /// Which of these calls find their queue full behind stores that wait for the link.
 fn find_it_full(words: u32, blocks: u32) -> Vec<&'static str> {
-    let calls: [(&str, fn(u32, u32) -> HostOp); 11] = [
+    type Make = fn(u32, u32) -> HostOp;
+    let calls: [(&str, Make); 11] = [
         ("store", |_, _| word(to(1, 0), 1)),
         ("put", |_, _| put(to(1, 0), 100, None)),
         ("put of nothing", |_, _| put(to(1, 0), 0, None)),
