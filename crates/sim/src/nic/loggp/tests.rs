@@ -42,6 +42,20 @@ fn packets_leave_as_they_are_pushed() {
     }
 }
 
+/// A NIC is as fast inside as its link.
+#[test]
+fn a_node_sends_to_itself_no_faster_than_by_the_link() {
+    let machine = Machine::load("rdma-100g").unwrap();
+    let landed = |to: u32| {
+        let mut bench = Bench::of(&machine, 2, 1);
+        bench.begin(0, put(to, 0, BYTES));
+        bench.run();
+        bench.changed[to as usize].unwrap()
+    };
+    let link = machine.section("link").rate("rate").unwrap().time(BYTES as u64);
+    assert!(landed(0) >= link && landed(0) <= landed(1), "{} {} {link}", landed(0), landed(1));
+}
+
 /// What a slow receiver takes is no more than a message in each gap, however many send.
 #[test]
 fn the_gap_holds_at_receivers() {
