@@ -60,9 +60,15 @@ impl Sender {
     /// Has the kernel cut what is sent at once, where it can: a call for each datagram would take
     /// longer than the datagrams. Only the way that is chosen may do so, as ways share a socket.
     pub(super) fn cut(mut self) -> Self {
-        let size = self.most as libc::c_int;
+        self.cuts = self.set_cut(self.most);
+        self
+    }
+
+    /// Has the kernel cut what is sent into datagrams of this size; 0: into none.
+    fn set_cut(&self, size: usize) -> bool {
+        let size = size as libc::c_int;
         // SAFETY: the option's value is an integer, which lives for the call.
-        self.cuts = unsafe {
+        let set = unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
                 libc::SOL_UDP,
@@ -70,8 +76,8 @@ impl Sender {
                 (&raw const size).cast(),
                 size_of::<libc::c_int>() as libc::socklen_t,
             )
-        } == 0;
-        self
+        };
+        set == 0
     }
 
     /// Datagrams that are worth sending at once.
@@ -85,8 +91,12 @@ impl Sender {
         if self.cuts {
             match self.socket.send(datagrams) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // An interface need not be able to.
-                Err(_) if datagrams.len() > self.most => self.cuts = false,
+                // An interface need not be able to. Then it refuses single datagrams, too, for as
+                // long as the option is set.
+                Err(_) if datagrams.len() > self.most => {
+                    self.cuts = false;
+                    self.set_cut(0);
+                }
                 _ => return true,
             }
         }
@@ -148,5 +158,39 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.pe.progress.sockets.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What the kernel refuses to cut, here because it is too much at once, goes one by one, and so
+    /// does all that follows.
+    #[test]
+    fn what_cannot_be_cut_is_sent_whole() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(receiver.local_addr().unwrap()).unwrap();
+        let mut sender = Sender { socket, most: 100, cuts: false }.cut();
+        if !sender.cuts {
+            return;
+        }
+        assert!(sender.send(&[7; 200 * 100]) && !sender.cuts);
+        let mut size: libc::c_int = -1;
+        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: both live for the call, and say how long the value is.
+        let got = unsafe {
+            libc::getsockopt(
+                sender.socket.as_raw_fd(),
+                libc::SOL_UDP,
+                libc::UDP_SEGMENT,
+                (&raw mut size).cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!((got, size), (0, 0));
+        let mut datagram = [0; 300];
+        assert_eq!(receiver.recv(&mut datagram).unwrap(), 100);
     }
 }
