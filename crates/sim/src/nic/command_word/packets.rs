@@ -155,11 +155,10 @@ impl CommandWordDma {
         if good {
             cx.write(visible, op, to(header[2]), payload);
             // A flag says that all has come.
-            match flag {
-                true if whole => {
-                    cx.write(visible, op, to(header[3]), Payload::word(FLAG_BYTES, value));
-                }
-                _ => cx.lost(op, u64::from(flag)),
+            if flag && whole {
+                cx.write(visible, op, to(header[3]), Payload::word(FLAG_BYTES, value));
+            } else {
+                cx.lost(op, u64::from(flag));
             }
         } else {
             cx.lost(op, 1 + u64::from(flag));

@@ -15,8 +15,8 @@
 //! Each member's NIC acknowledges them, and what one of them lacks is sent again to that one alone.
 //! A packet for which the driver has no buffer is not acknowledged, and so comes again. One buffer
 //! is kept for the packet whose turn it is: if those behind it had all, nothing could be delivered,
-//! and none would ever be free. A node that
-//! has left the group acknowledges what comes for it, as nobody there waits for it.
+//! and none would ever be free. A node that has left the group acknowledges what comes for it, as
+//! nobody there waits for it.
 //!
 //! InfiniBand's own hardware takes packets in order alone and repeats everything from the lost one
 //! on. Here only the lost ones are repeated, as the buffer memory has room for the others.
