@@ -6,7 +6,7 @@ mod common;
 use common::{Dice, Memory, give, take};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Fabric, FarAddress, Record};
-use memonet_core::{Cause, Cmp, Error, Job, JobOptions, Result};
+use memonet_core::{Cause, Cmp, Delivery, Error, Job, JobOptions, MulticastOptions, Result};
 use memonet_tcp::wire::{HEADER, Link, Role};
 use memonet_tcp::{Broker, Event, Tcp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -511,6 +511,65 @@ fn a_broken_stream_is_a_failure_of_the_pair() {
         let is_of_pair = |error: &Error| matches!(error, Error::PeerFailed { pe: lost, cause: Cause::Exit(-1), .. } if *lost == 1 - pe);
         assert!(is_of_pair(&failed), "PE {pe}: {failed}");
         assert!(quiet.is_some_and(|error| is_of_pair(&error)) && again.is_none(), "PE {pe}");
+    }
+}
+
+/// What the PE below a lost pair does in [`a_channel_ends_where_its_tree_is_cut`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Below {
+    /// It reads.
+    Reads,
+    /// It has left the channel, and leaves the job.
+    Leaves,
+    /// It waits for another PE, which waits for a block.
+    WaitsForItsChild,
+}
+
+/// The tree of a channel from PE 0 to 1 to 6 is cut between 0 and 1. Below 1 there are 3 and 4,
+/// which have lost nobody. Nobody waits for ever, and both ends of the pair say who is lost.
+#[test]
+fn a_channel_ends_where_its_tree_is_cut() {
+    for below in [Below::Reads, Below::Leaves, Below::WaitsForItsChild] {
+        let exchange = Exchange::new(7, 1, 0, false);
+        let (cutter, all) = (exchange.clone(), Barrier::new(7));
+        let results = Job::threads_with(&exchange.options(), 7, move |job| {
+            let readers = [1, 2, 3, 4, 5, 6];
+            let mut channel = job.multicast::<u64>(0, &readers, MulticastOptions::new()).unwrap();
+            assert_eq!(channel.delivery(), Delivery::Tree);
+            let words = job.window::<u64>(1).unwrap();
+            let mut block = vec![1; 8192];
+            match job.pe() {
+                0 => channel.publish(&block).unwrap(),
+                _ => channel.recv(&mut block).unwrap(),
+            }
+            job.barrier().unwrap();
+            all.wait();
+            if job.pe() == 2 {
+                cutter.cut(0, 1);
+            }
+            let error = match (job.pe(), below) {
+                (0, _) => std::iter::repeat_with(|| channel.publish(&block)).find_map(Result::err),
+                (1, Below::Leaves) => {
+                    drop(channel);
+                    None
+                }
+                (1, Below::WaitsForItsChild) => {
+                    words.wait().depends_on(&[3]).until(0, Cmp::Ne, 0).err()
+                }
+                _ => std::iter::repeat_with(|| channel.recv(&mut block)).find_map(Result::err),
+            };
+            error.or_else(|| job.finalize().err())
+        });
+        let errors = results.unwrap();
+        let lost = |pe: usize| match &errors[pe] {
+            Some(Error::PeerFailed { pe, cause, .. }) => (*pe, *cause),
+            error => panic!("{below:?}, PE {pe}: {error:?}"),
+        };
+        let (above, below_it) = (lost(0), lost(1));
+        assert_eq!((above.0, below_it.0), (1, 0), "{below:?}: {errors:?}");
+        // The other one may hear it by the end of the first.
+        assert!([above.1, below_it.1].contains(&Cause::Exit(-1)), "{below:?}: {errors:?}");
+        assert!(errors.iter().all(Option::is_some), "{below:?}: {errors:?}");
     }
 }
 

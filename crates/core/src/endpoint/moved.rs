@@ -17,6 +17,11 @@ pub(crate) trait Relay: Send + Sync {
         false
     }
 
+    /// Whether something is still to go between this PE and `pe`, by way of the fabric.
+    fn needs(&self, _pe: usize) -> bool {
+        false
+    }
+
     /// Called before other PEs can see that this PE leaves the job in order.
     fn before_departure(&self) {}
 

@@ -6,6 +6,7 @@ use super::ending;
 use super::fabric::{Due, Fabric};
 use super::pe::Pe;
 use crate::base::doorbell::{Doorbell, Ticket};
+use crate::base::error::Error;
 use crate::base::shm;
 use crate::base::{lock, try_lock};
 use std::sync::atomic::Ordering;
@@ -135,6 +136,21 @@ impl Pe {
             || try_lock(&self.progress.relays).is_some_and(|relays| {
                 relays.iter().filter_map(Weak::upgrade).all(|relay| relay.rests())
             })
+    }
+
+    /// The error of a PE that the fabric cannot reach, and that a relay [needs](Relay::needs). Other
+    /// PEs may wait for what this one cannot relay, and nobody else can tell them: so its waits end,
+    /// whatever they are for.
+    pub(crate) fn lost_neighbour(&self) -> Option<Error> {
+        let mut unreachable = self.far_fabric()?.unreachable();
+        if unreachable.is_empty() {
+            return None;
+        }
+        // What another thread works on is seen at the next look.
+        let relays: Vec<_> =
+            try_lock(&self.progress.relays)?.iter().filter_map(Weak::upgrade).collect();
+        unreachable.retain(|&(pe, _)| relays.iter().any(|relay| relay.needs(pe as usize)));
+        unreachable.into_iter().next().map(|(_, error)| error)
     }
 
     /// The relays that are alive.

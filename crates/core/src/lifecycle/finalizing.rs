@@ -1,6 +1,6 @@
 //! Leaving a job in order.
 
-use crate::base::error::{Call, Error, Result};
+use crate::base::error::{Call, Error, Quick, Result};
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
@@ -61,24 +61,27 @@ impl Pe {
             return Ok(());
         }
         self.control().announce_leaving();
-        let quiet = match self.has_relays() {
-            true => {
-                wait::until(self, Terms::forever(Awaiting::Leave), || {
-                    (!self.is_needed()).then_some(())
-                })?;
-                // This holds for writes of relays, too.
-                quiet.and(self.quiet_all())
-            }
-            false => quiet,
-        };
-        self.drop_kept_relays();
-        if self.has_fabric() && !self.fabric().outlives_pes() {
-            let gone = |pe| self.control().state(pe).departed().is_some();
-            wait::until(self, Terms::forever(Awaiting::Leave), || {
-                (0..self.npes()).all(gone).then_some(())
-            })?;
+        let (mut quiet, mut served) = (quiet, Ok(()));
+        if self.has_relays() {
+            served = self.serve_until(|| !self.is_needed())?;
+            // This holds for writes of relays, too.
+            quiet = quiet.and(self.quiet_all());
         }
+        if self.has_fabric() && !self.fabric().outlives_pes() && served.is_ok() {
+            let gone = |pe| self.control().state(pe).departed().is_some();
+            served = self.serve_until(|| (0..self.npes()).all(gone))?;
+        }
+        self.drop_kept_relays();
         self.control().step(self.me(), State::Finalizing, State::Done);
-        Ok(quiet?)
+        Ok(quiet.and(served.map_err(Into::into))?)
+    }
+
+    /// Waits until nobody needs this PE, or it cannot do what others need: the inner error. They
+    /// learn that when it is gone.
+    fn serve_until(&self, is_free: impl Fn() -> bool) -> Quick<Result<()>> {
+        wait::until(self, Terms::forever(Awaiting::Leave), || match is_free() {
+            true => Some(Ok(())),
+            false => self.lost_neighbour().map(Err),
+        })
     }
 }

@@ -113,8 +113,13 @@ impl MulticastOptions {
         self
     }
 
-    /// Whether no reader may depend on another one.
-    fn is_flat(&self) -> bool {
+    /// Whether the channel goes on without readers that die.
+    pub(super) fn survives(&self) -> bool {
+        self.survive
+    }
+
+    /// Whether no reader may depend on another one: all are the writer's children.
+    pub(super) fn is_flat(&self) -> bool {
         self.drop_slow.is_some() || self.survive
     }
 
@@ -534,6 +539,7 @@ impl Channel<'_> {
             line: self.own_line(number),
             sent: 0,
             ended: false,
+            lost: false,
         };
         let children = children(number, self.readers.len(), self.arity).map(child).collect();
         self.node_of(self.own_ring(), children, upstream, true)
@@ -558,6 +564,7 @@ impl Channel<'_> {
             writer: self.writer,
             readers: self.readers.into(),
             upstream,
+            options: *self.options,
             at: AtomicU64::new(0),
             left: AtomicBool::new(false),
             progress: Mutex::new(Progress { children, reported: 0, ended: false, shown: false }),

@@ -39,6 +39,7 @@
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children: so
 //! none depends on another.
 
+use super::MulticastOptions;
 use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
 use crate::base::error::{Error, Result};
@@ -81,6 +82,7 @@ pub(super) struct Node {
     pub(super) readers: Box<[usize]>,
     /// The word by which this PE reports its position; `None` at the writer.
     pub(super) upstream: Option<Upstream>,
+    pub(super) options: MulticastOptions,
     /// The position up to which this PE itself has read, or written.
     pub(super) at: AtomicU64,
     /// This PE has left the job, and with it the channel, though it still has its end.
@@ -98,7 +100,7 @@ pub(super) struct Progress {
     pub(super) children: Vec<Child>,
     /// The position that the parent has been sent.
     pub(super) reported: u64,
-    /// The end has been relayed to all children.
+    /// Nothing is to be relayed to any child any more.
     pub(super) ended: bool,
     /// The program may refer to the next block in the ring.
     pub(super) shown: bool,
@@ -111,6 +113,8 @@ pub(super) struct Child {
     /// The position of the next record for it.
     pub(super) sent: u64,
     pub(super) ended: bool,
+    /// A put to it has failed.
+    pub(super) lost: bool,
 }
 
 impl Node {
@@ -181,19 +185,36 @@ impl Node {
         matches!(self.pe.control().state(pe), State::Dead(_))
     }
 
+    /// Whether the last record has come, seen from one on that is there, or is the next to come.
+    fn has_end(&self, mut at: u64) -> bool {
+        loop {
+            match self.ring.word(at) {
+                0 => return false,
+                word => match self.ring.decode(at, word) {
+                    Ok(Header::Block { len, .. }) => at += self.ring.record(len),
+                    Ok(Header::Padding { len }) => at += len as u64,
+                    Ok(Header::End { .. }) | Err(_) => return true,
+                },
+            }
+        }
+    }
+
     /// Whether a child is there that still needs the end, and may get it (T4).
     fn is_needed(&self, progress: &Progress) -> bool {
         // Where all readers are the writer's children, no reader depends on one that has died.
-        let is_flat = progress.children.len() == self.readers.len();
         if self.has_died(self.writer)
-            || !is_flat && self.readers.iter().any(|&reader| self.has_died(reader))
+            || !self.options.is_flat() && self.readers.iter().any(|&reader| self.has_died(reader))
         {
             return false;
         }
+        progress.children.iter().any(|child| !child.lost && self.is_waiting(child))
+    }
+
+    /// Whether a child is there that still needs the end.
+    fn is_waiting(&self, child: &Child) -> bool {
         let is_there =
-            |pe: usize| !matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
-        let mut children = progress.children.iter();
-        children.any(|child| !child.ended && !child.line.has_left() && is_there(child.pe))
+            || !matches!(self.pe.control().state(child.pe), State::Dead(_) | State::Done);
+        !child.ended && !child.line.has_left() && is_there()
     }
 
     /// Drops the node's reference to itself once no PE needs the node.
@@ -211,10 +232,9 @@ impl Node {
     fn work(&self, progress: &mut Progress, all: bool) {
         for child in &mut progress.children {
             if let Err(error) = self.relay_to(child) {
-                // The next quiet returns the error. This child gets no more records, and its waits
-                // end with the job's.
+                // The next quiet returns the error. This child gets no more records.
                 self.pe.surface_later(error);
-                child.ended = true;
+                child.lost = true;
             }
         }
         let departs = self.pe.control().state(self.pe.me()).departed().is_some();
@@ -225,7 +245,7 @@ impl Node {
         } else {
             self.at.load(Ordering::Acquire)
         };
-        progress.ended = progress.children.iter().all(|child| child.ended || child.line.has_left());
+        progress.ended = !progress.children.iter().any(|child| self.is_waiting(child));
         let Some(upstream) = &self.upstream else { return };
         // T3.
         let least = progress.children.iter().map(|child| child.line.position()).fold(own, u64::min);
@@ -243,7 +263,7 @@ impl Node {
     fn relay_to(&self, child: &mut Child) -> Result<()> {
         loop {
             let word = self.ring.word(child.sent);
-            if word == 0 || child.ended {
+            if word == 0 || child.ended || child.lost {
                 return Ok(());
             }
             let header = self.ring.decode(child.sent, word)?;
@@ -306,6 +326,19 @@ impl Relay for Node {
         None
     }
 
+    fn needs(&self, pe: usize) -> bool {
+        let Some(progress) = try_lock(&self.progress) else { return false };
+        let mut waiting = progress.children.iter().filter(|child| self.is_waiting(child));
+        match &self.upstream {
+            Some(parent) if parent.pe == pe => {
+                let own = self.at.load(Ordering::Acquire);
+                let reads = own != LEFT && !self.left.load(Ordering::Acquire);
+                reads && !self.has_end(own) || waiting.any(|child| !self.has_end(child.sent))
+            }
+            _ => !self.options.survives() && waiting.any(|child| child.pe == pe),
+        }
+    }
+
     fn depart(&self) -> bool {
         let mut progress = self.lock();
         let last = self.at.load(Ordering::Acquire);
@@ -314,7 +347,12 @@ impl Relay for Node {
             self.ring.set_word(last, Header::End { broken: false }.to_word());
         }
         self.work(&mut progress, true);
-        self.is_needed(&progress)
+        let needed = self.is_needed(&progress);
+        if !needed {
+            // What children have reported before they were gone is reported before this PE is.
+            self.work(&mut progress, true);
+        }
+        needed
     }
 
     fn shows_memory(&self) -> bool {

@@ -9,6 +9,7 @@ use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::shm::{self, Plain};
+use crate::base::status::State;
 use crate::base::unwinding::unwinds;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::recorder::objects::Counters;
@@ -291,12 +292,21 @@ impl Writer {
         Ok(())
     }
 
+    /// The line of a PE that reports its position to this one.
+    fn line_of(&self, pe: usize) -> Option<PositionLine> {
+        let reader = self.readers.iter().find(|reader| reader.pe == pe);
+        reader.map(|reader| reader.line).or_else(|| match &self.onward {
+            Onward::Hosts(cast) => cast.line_of(pe),
+            _ => None,
+        })
+    }
+
     /// Terms of a wait for readers: those that are taken into account live, unless they have left.
     fn with_terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
-        // In a tree, a PE that finalises still relays.
+        // In a tree, a PE that finalises still relays, and says that it has left before it is gone.
         let relays = matches!(self.onward, Onward::Tree(_) | Onward::Hosts(_)) && !self.survive;
-        let left = |pe: usize| relays || reads_here(pe).is_none_or(|reader| reader.line.has_left());
+        let stays = |pe: usize| relays && self.pe.control().state(pe) != State::Done;
+        let left = |pe: usize| self.line_of(pe).is_none_or(|line| line.has_left() || stays(pe));
         f(Terms::new(Awaiting::Channel { ends: &self.watched, done: &left }, patience))
     }
 

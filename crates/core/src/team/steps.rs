@@ -658,7 +658,7 @@ impl Team {
         shm::compiler_fence();
         let (members, meeting) = (self.members(), self.meeting());
         let terms = Terms::forever(Awaiting::Step { members, done, meeting });
-        terms.departed(self.pe()).map_or(Ok(()), |error| Err(error.into()))
+        terms.lost_member(self.pe()).map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Whether a member, as a PE of the job, has notified the member with rank `receiver` in a

@@ -74,6 +74,14 @@ impl<'a> Terms<'a> {
 
     /// The error with which the wait must end, if what it waits for has not happened.
     pub(crate) fn departed(&self, pe: &Pe) -> Option<Error> {
+        self.lost_member(pe).or_else(|| match self.awaiting {
+            Awaiting::Leave => None,
+            _ => pe.lost_neighbour(),
+        })
+    }
+
+    /// The error of a PE on which the wait depends.
+    pub(crate) fn lost_member(&self, pe: &Pe) -> Option<Error> {
         if let Some(error) = ending::refusal(pe) {
             return Some(error);
         }

@@ -50,6 +50,11 @@ impl Cast {
         self.heads.iter().map(|(_, line)| line.position()).min().unwrap_or(u64::MAX)
     }
 
+    /// The line by which a head reports.
+    pub(in crate::multicast) fn line_of(&self, pe: usize) -> Option<PositionLine> {
+        self.heads.iter().find(|(head, _)| *head == pe).map(|&(_, line)| line)
+    }
+
     /// Sends the log, which is written up to `end`.
     pub(in crate::multicast) fn commit(&self, end: u64) {
         let mut work = lock(&self.work);
@@ -118,11 +123,17 @@ impl Cast {
         }
     }
 
-    /// Whether a head is there that still needs this end (H8).
-    fn is_needed(&self) -> bool {
+    /// The heads that still need this end (H8).
+    fn waiting(&self) -> impl Iterator<Item = usize> {
         let is_there =
             |pe: usize| !matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
-        self.heads.iter().any(|&(head, line)| !line.has_left() && is_there(head))
+        let waiting =
+            move |&&(head, line): &&(usize, PositionLine)| !line.has_left() && is_there(head);
+        self.heads.iter().filter(waiting).map(|&(head, _)| head)
+    }
+
+    fn is_needed(&self) -> bool {
+        self.waiting().next().is_some()
     }
 
     /// Drops this end's reference to itself once no head needs it.
@@ -143,6 +154,10 @@ impl Relay for Cast {
         drop(work);
         self.release();
         None
+    }
+
+    fn needs(&self, pe: usize) -> bool {
+        self.waiting().any(|head| head == pe)
     }
 
     fn depart(&self) -> bool {

@@ -71,6 +71,8 @@ pub(super) struct Work {
     pub(super) look_after: Nanos,
     /// All has come, or nothing is needed, or nothing can come any more.
     pub(super) done: bool,
+    /// A get has failed, with which all could have come.
+    pub(super) lost: bool,
 }
 
 impl Work {
@@ -94,6 +96,7 @@ impl Work {
             look_at: wait::nanos(pe),
             look_after: LOOK_FIRST,
             done: false,
+            lost: false,
         }
     }
 
@@ -179,10 +182,10 @@ impl Head {
         self.relay();
     }
 
-    /// Whether a reader is there for which this end must go on (H8).
-    fn is_needed(&self, work: &Work) -> bool {
+    /// Whether another reader is there that lacks what the writer has (H8).
+    fn is_awaited(&self) -> bool {
         let state = |pe: usize| self.pe.control().state(pe);
-        if work.done || matches!(state(self.writer), State::Dead(_) | State::Done) {
+        if matches!(state(self.writer), State::Dead(_) | State::Done) {
             return false;
         }
         let is_there = |pe: usize| !matches!(state(pe), State::Dead(_) | State::Done);
@@ -200,10 +203,10 @@ impl Head {
         match self.get_missing(work, now) {
             Ok(()) => {}
             // Waits that depend on the writer say it.
-            Err(Error::PeerFailed { .. }) => work.done = true,
+            Err(Error::PeerFailed { .. }) => (work.done, work.lost) = (true, true),
             Err(error) => {
                 self.pe.surface_later(error);
-                work.done = true;
+                (work.done, work.lost) = (true, true);
             }
         }
         if work.find_records() {
@@ -316,7 +319,8 @@ impl Relay for Head {
         let mut work = try_lock(&self.work)?;
         self.work(&mut work);
         let mut keep = lock(&self.keep);
-        if keep.is_some() && !self.is_needed(&work) {
+        let over = work.done && !work.lost;
+        if keep.is_some() && (over || !self.is_awaited()) {
             self.give_up(&mut work);
             // The caller holds another reference.
             *keep = None;
@@ -324,10 +328,15 @@ impl Relay for Head {
         None
     }
 
+    fn needs(&self, pe: usize) -> bool {
+        let lacks = try_lock(&self.work).is_some_and(|work| work.lost || !work.done);
+        pe == self.writer && lacks && (lock(&self.keep).is_none() || self.is_awaited())
+    }
+
     fn depart(&self) -> bool {
         let mut work = lock(&self.work);
         self.work(&mut work);
-        let needed = self.is_needed(&work);
+        let needed = !work.done && self.is_awaited();
         if !needed {
             self.give_up(&mut work);
         }

@@ -93,6 +93,12 @@ impl<P: Phases + Send + Sync> Relay for Relaying<P> {
         None
     }
 
+    /// The wait for this barrier would end likewise.
+    fn needs(&self, pe: usize) -> bool {
+        let complete = try_lock(&self.at).is_none_or(|at| at.complete);
+        !complete && self.slot.members.contains(&pe)
+    }
+
     /// A PE may arrive and leave. Its part of the phase counts as done, as it relays to the end.
     fn before_departure(&self) {
         let at = lock(&self.at);

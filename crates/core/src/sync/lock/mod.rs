@@ -479,7 +479,7 @@ impl<'a> Queue<'a> {
 
     /// Whether all waits for the lock have failed.
     pub(crate) fn is_broken(&self) -> bool {
-        self.terms(|terms| terms.departed(self.pe)).is_some()
+        self.terms(|terms| terms.lost_member(self.pe)).is_some()
     }
 
     /// Leaves a queue that has no head, and writes `BROKEN` to the PE behind.
