@@ -328,7 +328,7 @@ impl Peer {
                 let on = self.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
                 crate::error::failed(format!("PE {}{on} cannot be reached: {why}", self.pe))
             }
-            State::Alive => failed(Cause::Exit(-1)),
+            State::Alive => failed(Cause::Unreachable),
         }
     }
 

@@ -36,7 +36,8 @@ fn make(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     if let Error::PeerFailed { pe, cause, .. } = &error {
         exception.setattr("pe", pe)?;
         exception.setattr("cause", cause.to_string())?;
-        exception.setattr("_is_reported", *cause != Cause::Finalized)?;
+        exception
+            .setattr("_is_reported", !matches!(cause, Cause::Finalized | Cause::Unreachable))?;
     }
     Ok(PyErr::from_value(exception))
 }

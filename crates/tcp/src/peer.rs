@@ -153,7 +153,7 @@ impl Peer {
         match &self.state {
             State::Gone(cause) => failed(*cause),
             State::Failed(Some(why)) => crate::errors::failed(why.clone()),
-            _ => failed(Cause::Exit(-1)),
+            _ => failed(Cause::Unreachable),
         }
     }
 

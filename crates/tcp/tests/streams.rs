@@ -508,7 +508,7 @@ fn a_broken_stream_is_a_failure_of_the_pair() {
         (failed, job.quiet().err(), job.quiet().err())
     });
     for (pe, (failed, quiet, again)) in results.unwrap().into_iter().enumerate() {
-        let is_of_pair = |error: &Error| matches!(error, Error::PeerFailed { pe: lost, cause: Cause::Exit(-1), .. } if *lost == 1 - pe);
+        let is_of_pair = |error: &Error| matches!(error, Error::PeerFailed { pe: lost, cause: Cause::Unreachable, .. } if *lost == 1 - pe);
         assert!(is_of_pair(&failed), "PE {pe}: {failed}");
         assert!(quiet.is_some_and(|error| is_of_pair(&error)) && again.is_none(), "PE {pe}");
     }
@@ -568,7 +568,7 @@ fn a_channel_ends_where_its_tree_is_cut() {
         let (above, below_it) = (lost(0), lost(1));
         assert_eq!((above.0, below_it.0), (1, 0), "{below:?}: {errors:?}");
         // The other one may hear it by the end of the first.
-        assert!([above.1, below_it.1].contains(&Cause::Exit(-1)), "{below:?}: {errors:?}");
+        assert!([above.1, below_it.1].contains(&Cause::Unreachable), "{below:?}: {errors:?}");
         assert!(errors.iter().all(Option::is_some), "{below:?}: {errors:?}");
     }
 }

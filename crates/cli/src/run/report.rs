@@ -81,7 +81,7 @@ pub fn exit_status(cause: Cause) -> u8 {
     match cause {
         Cause::Signal(signal) => 128 + signal as u8,
         // A failure must have a status other than 0.
-        Cause::Exit(0) | Cause::Finalized => 1,
+        Cause::Exit(0) | Cause::Finalized | Cause::Unreachable => 1,
         Cause::Exit(code) => code as u8,
         Cause::Panic => 101,
         // What was left of it has been killed.

@@ -30,6 +30,8 @@ pub enum Cause {
     Finalized,
     /// Its host is lost, or the agent that started it there.
     Host(Lost),
+    /// It may live: the connection between it and this PE has broken.
+    Unreachable,
 }
 
 /// How it was noticed that a host is lost.
@@ -52,6 +54,9 @@ impl std::fmt::Display for Cause {
             Cause::Finalized => write!(f, "finalised while others still waited for it"),
             Cause::Host(Lost::Silent) => {
                 f.write_str("its host is lost: nothing was heard of it for 2.4 seconds")
+            }
+            Cause::Unreachable => {
+                f.write_str("the connection to it has broken, and nobody says that it has ended")
             }
             Cause::Host(Lost::Closed) => {
                 f.write_str("its host is lost: the connection to memonet's agent there has closed")

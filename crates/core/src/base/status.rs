@@ -115,6 +115,8 @@ impl State {
             State::Done => (3, 0, IN_ORDER as i32),
             State::Dead(Cause::Signal(s)) => (4, 0, s),
             State::Dead(Cause::Exit(c)) => (4, 1, c),
+            // What one PE knows of another is no state of that one.
+            State::Dead(Cause::Unreachable) => return State::Dead(UNKNOWN).to_word(),
             State::Dead(Cause::Panic) => (4, 2, 0),
             State::Dead(Cause::Host(Lost::Silent)) => (4, 3, 0),
             State::Dead(Cause::Host(Lost::Closed)) => (4, 3, 1),

@@ -17,9 +17,10 @@ pub(crate) trait Relay: Send + Sync {
         false
     }
 
-    /// Whether something is still to go between this PE and `pe`, by way of the fabric.
-    fn needs(&self, _pe: usize) -> bool {
-        false
+    /// A PE to which or from which something is still to go, if that is lost: the fabric cannot
+    /// reach it, or it has left.
+    fn lacks(&self, _is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
+        None
     }
 
     /// Called before other PEs can see that this PE leaves the job in order.

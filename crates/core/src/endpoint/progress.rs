@@ -6,8 +6,9 @@ use super::ending;
 use super::fabric::{Due, Fabric};
 use super::pe::Pe;
 use crate::base::doorbell::{Doorbell, Ticket};
-use crate::base::error::Error;
+use crate::base::error::{Cause, Error};
 use crate::base::shm;
+use crate::base::status::State;
 use crate::base::{lock, try_lock};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -138,19 +139,25 @@ impl Pe {
             })
     }
 
-    /// The error of a PE that the fabric cannot reach, and that a relay [needs](Relay::needs). Other
-    /// PEs may wait for what this one cannot relay, and nobody else can tell them: so its waits end,
-    /// whatever they are for.
+    /// The error of a PE that a relay [lacks](Relay::lacks). Other PEs may wait for what this one
+    /// cannot relay, and nobody else can tell them: so its waits end, whatever they are for.
     pub(crate) fn lost_neighbour(&self) -> Option<Error> {
-        let mut unreachable = self.far_fabric()?.unreachable();
-        if unreachable.is_empty() {
+        let unreachable = self.far_fabric()?.unreachable();
+        // SAFETY: the header's counter lies in the mapping that `control` holds.
+        let departures = unsafe { shm::load(self.control().departures()) };
+        if !self.has_relays() || departures == 0 && unreachable.is_empty() {
             return None;
         }
+        let is_lost = |lost: usize| {
+            self.control().state(lost) == State::Done
+                || unreachable.iter().any(|(pe, _)| *pe as usize == lost)
+        };
         // What another thread works on is seen at the next look.
         let relays: Vec<_> =
             try_lock(&self.progress.relays)?.iter().filter_map(Weak::upgrade).collect();
-        unreachable.retain(|&(pe, _)| relays.iter().any(|relay| relay.needs(pe as usize)));
-        unreachable.into_iter().next().map(|(_, error)| error)
+        let lost = relays.iter().find_map(|relay| relay.lacks(&is_lost))?;
+        let unreachable = unreachable.into_iter().find(|(pe, _)| *pe as usize == lost);
+        Some(unreachable.map_or_else(|| self.failed(lost, Cause::Finalized), |(_, error)| error))
     }
 
     /// The relays that are alive.

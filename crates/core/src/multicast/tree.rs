@@ -326,17 +326,19 @@ impl Relay for Node {
         None
     }
 
-    fn needs(&self, pe: usize) -> bool {
-        let Some(progress) = try_lock(&self.progress) else { return false };
-        let mut waiting = progress.children.iter().filter(|child| self.is_waiting(child));
-        match &self.upstream {
-            Some(parent) if parent.pe == pe => {
-                let own = self.at.load(Ordering::Acquire);
-                let reads = own != LEFT && !self.left.load(Ordering::Acquire);
-                reads && !self.has_end(own) || waiting.any(|child| !self.has_end(child.sent))
+    fn lacks(&self, is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let progress = try_lock(&self.progress)?;
+        let waiting = || progress.children.iter().filter(|child| self.is_waiting(child));
+        if let Some(parent) = self.upstream.as_ref().map(|word| word.pe).filter(|&pe| is_lost(pe)) {
+            // What a parent had to give was here before it was gone.
+            let own = self.at.load(Ordering::Acquire);
+            let reads = own != LEFT && !self.left.load(Ordering::Acquire);
+            if reads && !self.has_end(own) || waiting().any(|child| !self.has_end(child.sent)) {
+                return Some(parent);
             }
-            _ => !self.options.survives() && waiting.any(|child| child.pe == pe),
         }
+        let mut children = waiting().map(|child| child.pe).filter(|_| !self.options.survives());
+        children.find(|&child| is_lost(child))
     }
 
     fn depart(&self) -> bool {

@@ -156,8 +156,8 @@ impl Relay for Cast {
         None
     }
 
-    fn needs(&self, pe: usize) -> bool {
-        self.waiting().any(|head| head == pe)
+    fn lacks(&self, is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
+        self.waiting().find(|&head| is_lost(head))
     }
 
     fn depart(&self) -> bool {

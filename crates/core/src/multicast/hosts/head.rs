@@ -185,7 +185,7 @@ impl Head {
     /// Whether another reader is there that lacks what the writer has (H8).
     fn is_awaited(&self) -> bool {
         let state = |pe: usize| self.pe.control().state(pe);
-        if matches!(state(self.writer), State::Dead(_) | State::Done) {
+        if let State::Dead(_) = state(self.writer) {
             return false;
         }
         let is_there = |pe: usize| !matches!(state(pe), State::Dead(_) | State::Done);
@@ -328,9 +328,10 @@ impl Relay for Head {
         None
     }
 
-    fn needs(&self, pe: usize) -> bool {
+    fn lacks(&self, is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
         let lacks = try_lock(&self.work).is_some_and(|work| work.lost || !work.done);
-        pe == self.writer && lacks && (lock(&self.keep).is_none() || self.is_awaited())
+        let is_wanted = || lock(&self.keep).is_none() || self.is_awaited();
+        Some(self.writer).filter(|&writer| lacks && is_lost(writer) && is_wanted())
     }
 
     fn depart(&self) -> bool {
