@@ -118,11 +118,16 @@ impl Ofi {
     /// The first call: this process is the PE, and gets its progress thread.
     #[cold]
     fn begin(&self, process: i32) -> Result<()> {
-        if self.shared.process.load(Ordering::Relaxed) != 0 {
-            return Err(Error::misuse(
-                "this process was forked off by the PE, and has no way to far PEs: leave those to \
-                 the process that joined, or fork before that",
-            ));
+        match self.shared.process.load(Ordering::Relaxed) {
+            0 => {}
+            // Another thread has just begun.
+            user if user == process => return Ok(()),
+            _ => {
+                return Err(Error::misuse(
+                    "this process was forked off by the PE, and has no way to far PEs: leave those \
+                     to the process that joined, or fork before that",
+                ));
+            }
         }
         let mut progress = self.progress.lock();
         if progress.is_none() {

@@ -84,8 +84,11 @@ impl Tcp {
     /// The first call: this process is the PE, and gets its progress thread.
     #[cold]
     fn begin(&self, generation: u64) -> Result<()> {
-        if self.shared.used_by.load(Ordering::Relaxed) != 0 {
-            return Err(forks::not_the_pe());
+        match self.shared.used_by.load(Ordering::Relaxed) {
+            0 => {}
+            // Another thread has just begun.
+            user if user == generation => return Ok(()),
+            _ => return Err(forks::not_the_pe()),
         }
         let mut progress = self.progress.lock();
         if progress.is_none() {
