@@ -80,7 +80,9 @@ fn in_fields(fields: TokenStream) -> Option<(Span, String)> {
                 let is_part = is_path(at + 1) || at >= 2 && is_path(at - 2);
                 let has_arguments = mark(at + 1) == Some('<');
                 let never = NEVER.iter().find(|never| never.0 == name && never.1 == has_arguments);
-                if let (Some((.., instead)), false, false) = (never, is_field, is_part) {
+                let is_number = name == "Option" && is_not_zero(&tokens[at + 1..]);
+                if let (Some((.., instead)), false, false) = (never, is_field || is_number, is_part)
+                {
                     return Some((token.span(), refusal(&format!("`{name}`"), instead)));
                 }
             }
@@ -88,6 +90,12 @@ fn in_fields(fields: TokenStream) -> Option<(Span, String)> {
         }
     }
     None
+}
+
+/// Whether these arguments are a number that is not 0: its `Option` is as plain as the number.
+fn is_not_zero(arguments: &[TokenTree]) -> bool {
+    let mut words = arguments.iter().map(ToString::to_string).take_while(|word| word != ">");
+    words.any(|word| word.starts_with("NonZero"))
 }
 
 fn refusal(what: &str, instead: &str) -> String {

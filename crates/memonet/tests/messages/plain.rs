@@ -28,10 +28,11 @@ struct Place {
 struct Pair {
     a: u32,
     b: inner::Wrapped<f32>,
+    c: Option<std::num::NonZeroU32>,
 }
 
 fn main() -> memonet::Result<()> {
     let team = memonet::init()?;
     team.world().broadcast(0, inner::Unit)?;
-    team.world().broadcast(0, Pair { a: 1, b: inner::Wrapped(2.0) }).map(drop)
+    team.world().broadcast(0, Pair { a: 1, b: inner::Wrapped(2.0), c: None }).map(drop)
 }
