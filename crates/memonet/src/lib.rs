@@ -198,9 +198,9 @@ pub use memonet_macros::Plain;
 /// The attribute derives `Clone` and `Copy`, unless the structure says so itself, and the traits of
 /// the crate `zerocopy` that `Plain` asks for. It adds `#[repr(C)]`, unless the structure has
 /// another `repr`. zerocopy checks that any bytes are a value of the structure and that it has no
-/// padding: no references, no `bool`, `char` or enumeration (but for the `Option` of a number that
-/// is not 0, such as `NonZeroU32`), and no gaps between fields. Order fields from the largest to the smallest, and fill what remains with a
-/// field such as `_rest: [u8; 4]`.
+/// padding: no references, no `bool`, `char` or enumeration, but for the `Option` of a number that
+/// is not 0, such as `NonZeroU32`, and no gaps between fields. Order fields from the largest to the
+/// smallest, and fill what remains with a field such as `_rest: [u8; 4]`.
 ///
 /// ```
 /// # use memonet::Job;
