@@ -279,8 +279,8 @@ fn the_document_explains_the_rows_that_are_off() {
     assert_eq!(explained.collect::<Vec<_>>(), expected);
 }
 
-/// Two supersteps give the constants of the cost model, which predicts all others within 30 percent,
-/// or 45 on 16 PEs; and supersteps that overlap hide the barrier behind the work.
+/// Two supersteps give the constants of the cost model, which predicts all others within 30
+/// percent, or 45 on 16 PEs; and supersteps that overlap hide the barrier behind the work.
 #[test]
 fn the_cost_model_of_supersteps_holds() {
     let rows = rows("scc.supersteps");
