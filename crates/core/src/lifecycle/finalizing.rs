@@ -19,6 +19,8 @@ impl Job {
     /// # Errors
     /// The error of an earlier write. [`Error::Misuse`] while a block of a multicast channel is
     /// shown by a [`Peek`](crate::Peek) and not popped: its memory would be freed.
+    /// [`Error::PeerFailed`] where others need of this PE what it lacks: the PE from which that
+    /// would come cannot be reached, or has left.
     #[track_caller]
     pub fn finalize(&self) -> Result<()> {
         Call::here(NAME, self.pe.me(), None).of(|| {
