@@ -35,7 +35,6 @@
 //! * T6: *A dropped reader is sent no later record in place of an earlier one.* T3 no longer keeps
 //!   the records that it lacks, which the fabric may still be reading. So the writer waits until
 //!   all puts are done before it overwrites any of them.
-//!
 //! * T7: *Nobody waits for ever where two PEs lose each other, though both live.* What a parent
 //!   and its child lack of each other, the end or a position, ends all waits of both
 //!   ([`Relay::lacks`]), also of one that has left the channel, and for its children only relays.
