@@ -5,12 +5,12 @@ use crate::program::{Program, Ran, Reply, Request};
 use crate::stacks::{Mark, Piece};
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use memonet_core::unstable::calls;
+use memonet_core::unstable::calls::{self, Left};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// The way of one PE's program to the machine.
 ///
@@ -23,6 +23,24 @@ pub(crate) struct Port {
     yielder: AtomicPtr<Yielder<Reply, Request>>,
     /// The PE's time when it last went on, in picoseconds.
     now: AtomicU64,
+    /// Whether the PE's requests end in a panic.
+    abandoned: AtomicBool,
+}
+
+/// What the panic of an abandoned PE carries.
+struct Abandoned;
+
+/// Goes on with the call that was left, also where the coroutine is unwound.
+struct GoesOn(Option<Left>);
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        if let Some(left) = self.0.take() {
+            // SAFETY: `Port::call` alone makes this and drops it in the same frame, so on the stack
+            // where it left the call.
+            unsafe { left.resume() };
+        }
+    }
 }
 
 thread_local! {
@@ -32,7 +50,12 @@ thread_local! {
 
 impl Port {
     pub(crate) fn new(pe: u32) -> Arc<Port> {
-        Arc::new(Port { pe, yielder: AtomicPtr::new(null_mut()), now: AtomicU64::new(0) })
+        Arc::new(Port {
+            pe,
+            yielder: AtomicPtr::new(null_mut()),
+            now: AtomicU64::new(0),
+            abandoned: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn pe(&self) -> u32 {
@@ -55,11 +78,14 @@ impl Port {
         // `yielder` before its program could call anything, and the yielder lives until the
         // coroutine ends.
         let yielder = unsafe { &*self.yielder.load(Ordering::Relaxed) };
-        let call = calls::leave();
+        let call = GoesOn(Some(calls::leave()));
         let reply = yielder.suspend(request);
-        // SAFETY: the coroutine goes on where it was suspended.
-        unsafe { call.resume() };
+        drop(call);
         self.now.store(reply.now.0, Ordering::Relaxed);
+        // A second panic would end the process.
+        if self.abandoned.load(Ordering::Relaxed) && !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new(Abandoned));
+        }
         Some(reply)
     }
 }
@@ -107,7 +133,22 @@ impl Drop for Before {
     }
 }
 
+impl Drop for Task {
+    fn drop(&mut self) {
+        // Suspended here only after a panic of the engine. Destructors on the coroutine's stack are
+        // no part of the PE that may run on this thread.
+        let _before = Before(RUNNING.replace(null()));
+        self.coroutine.force_unwind();
+    }
+}
+
 impl Program for Task {
+    const ENDS_WITH_RUN: bool = true;
+
+    fn abandon(&mut self) {
+        self.port.abandoned.store(true, Ordering::Relaxed);
+    }
+
     fn resume(&mut self, reply: Reply) -> Ran {
         let before = Before(RUNNING.replace(Arc::as_ptr(&self.port)));
         let ran = catch_unwind(AssertUnwindSafe(|| self.coroutine.resume(reply)));
@@ -127,5 +168,38 @@ impl Program for Task {
 
     fn run(_: &mut [Task], _: &[Pe]) -> Vec<Ran> {
         unreachable!("a coroutine runs when it is resumed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Answer;
+    use crate::stacks::stacks;
+
+    struct Tells<'a>(&'a Cell<Option<bool>>);
+
+    impl Drop for Tells<'_> {
+        fn drop(&mut self) {
+            self.0.set(Some(with_running(|port| port.is_some())));
+        }
+    }
+
+    #[test]
+    fn what_unwinds_as_its_task_is_dropped_is_not_the_pe_that_runs() {
+        let (told, outer) = (Cell::new(None), Port::new(7));
+        let body = |port: &Arc<Port>| {
+            let _tells = Tells(&told);
+            port.call(Request::IsQuiet);
+        };
+        let stack = stacks(1, 64 << 10).unwrap().remove(0);
+        // SAFETY: the task is dropped before what the body borrows.
+        let mut task = unsafe { Task::new(stack, Port::new(0), body) };
+        let asks = task.resume(Reply { now: Ps::ZERO, answer: Answer::default() });
+        assert!(matches!(asks, Ran::Asks(Request::IsQuiet, _)));
+        let _before = Before(RUNNING.replace(Arc::as_ptr(&outer)));
+        drop(task);
+        assert_eq!(told.get(), Some(false));
+        assert_eq!(RUNNING.get(), Arc::as_ptr(&outer));
     }
 }

@@ -42,6 +42,12 @@
 //! ever when a program never does its part. An answer counts as progress only for the end that gets
 //! it. That end says so when it parks: its next look is in vain if very many in a row have taught
 //! it nothing.
+//!
+//! **When a run has failed, coroutines end by themselves.** What a PE waits for, and what it asks
+//! for from then on, is refused at once, as calls are after any failure. So a program returns or
+//! panics as its author has provided for, and its destructors may call the library. A program that
+//! heeds no refusal is abandoned: its requests end in panics. Where it catches these, too, the
+//! process is aborted: what a coroutine borrows must not end before it.
 
 use crate::error::{Error, Waiting};
 use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
@@ -81,6 +87,12 @@ const PART_OF_WAIT: u64 = 128;
 const OLD_DEADLINES: usize = 64;
 /// For how many calls of a PE that unwinds the others are held.
 const CALLS_HELD: u32 = 64;
+/// How many requests of a program are refused, when the run has failed, before it is abandoned:
+/// more than a program makes that heeds refusals.
+const REFUSALS: u32 = 100;
+/// How many requests an abandoned program may make. One that unwinds may give back much, and each
+/// time ask for something.
+const REFUSALS_WHEN_ABANDONED: u32 = 100_000;
 
 #[derive(Debug)]
 enum State {
@@ -227,6 +239,11 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.account(pe, self.end);
             }
         }
+        if let Err(error) = &result
+            && P::ENDS_WITH_RUN
+        {
+            self.end_programs(error);
+        }
         let usage = Usage {
             begin: self.begin,
             end: self.end,
@@ -306,6 +323,47 @@ impl<'a, P: Program> Engine<'a, P> {
             }
         }
         Ok(())
+    }
+
+    /// Ends all programs that have begun, when the run has failed. Those that unwind come first:
+    /// until they have ended, the thread panics for all.
+    fn end_programs(&mut self, error: &Error) {
+        let mut order: Vec<Pe> = self.unwinders.iter().map(|unwinder| unwinder.pe).collect();
+        let unwinders = order.len();
+        order.extend((0..self.actors.len() as u32).map(Pe));
+        for (number, pe) in order.into_iter().enumerate() {
+            if matches!(self.actors[pe.index()].state, State::New | State::Ended) {
+                continue;
+            }
+            let panic = self.end_program(pe, error);
+            self.actors[pe.index()].state = State::Ended;
+            // Those of others follow from the refusals.
+            if let Some(panic) = panic.filter(|_| number < unwinders) {
+                self.panic.get_or_insert(panic);
+            }
+        }
+    }
+
+    /// Refuses all that a program asks for, until it ends.
+    fn end_program(&mut self, pe: Pe, error: &Error) -> Option<Panic> {
+        let report = error.to_string();
+        let brief = report.lines().next().unwrap_or_default();
+        for refusals in 0..REFUSALS + REFUSALS_WHEN_ABANDONED {
+            if refusals == REFUSALS {
+                self.programs[pe.index()].abandon();
+            }
+            // A panic in a panic ends the process. Its message is then the last that is heard.
+            let why = if self.panics() { &report } else { brief };
+            let answer = Answer::refused(format!("the run has ended: {why}"));
+            let now = self.end.max(self.actors[pe.index()].at);
+            match self.run_program(pe, Reply { now, answer }) {
+                Ran::Asks(..) => {}
+                Ran::Panicked(panic) => return Some(panic),
+                Ran::Ready | Ran::Ended | Ran::Failed(_) => return None,
+            }
+        }
+        eprintln!("memonet: PE {} cannot be ended: it catches all panics. {report}", pe.0);
+        std::process::abort();
     }
 
     fn go_on(&self) -> Result<(), Error> {

@@ -582,6 +582,12 @@ impl Process<'_> {
 }
 
 impl Program for Process<'_> {
+    const ENDS_WITH_RUN: bool = false;
+
+    fn abandon(&mut self) {
+        unreachable!("a process is ended by its launcher")
+    }
+
     fn resume(&mut self, reply: Reply) -> Ran {
         let next = self.take(&reply);
         self.go_on(next).unwrap_or_else(|ran| ran)

@@ -51,6 +51,14 @@ pub(crate) trait Program: Sized {
     /// Runs programs that are ready, all at once, until each asks again or stops. Gives what they
     /// did, in their order.
     fn run(programs: &mut [Self], ready: &[Pe]) -> Vec<Ran>;
+
+    /// Whether it has to end before a run returns that has failed. Others are ended by whoever has
+    /// started them.
+    const ENDS_WITH_RUN: bool;
+
+    /// Has every further request of the program end in a panic without a message, where that is no
+    /// second panic.
+    fn abandon(&mut self);
 }
 
 /// What a program did.

@@ -85,6 +85,16 @@ impl<R> Done<R> {
 /// Runs `program` on each of `n` PEs of the machine. A PE that panics dies. Its panic is resumed
 /// here when all others have ended, or wait for what cannot come.
 ///
+/// When the run fails, as by a deadlock, what PEs wait for and ask for from then on is refused with
+/// [`memonet_core::Error::Fabric`], until their programs have returned or panicked. Panics that
+/// follow from a refusal are not resumed. A program that goes on nevertheless is unwound.
+///
+/// # Aborts
+/// A refused call that a destructor unwraps while a panic unwinds the PE is a panic in a panic,
+/// which ends the process; its message has the report of the deadlock. A program that catches
+/// every panic and never ends cannot be left behind, because it may borrow what the caller owns:
+/// the report is printed, and the process ends.
+///
 /// # Errors
 /// [`Error::Machine`] for a wrong machine file; [`Error::Deadlock`], [`Error::Job`],
 /// [`Error::Stacks`].
@@ -115,8 +125,8 @@ pub fn run<R>(
     };
     let body = &body;
     let start = |(pe, stack)| {
-        // SAFETY: all that the body borrows was made above, and the tasks are gone when the
-        // engine's `run` returns.
+        // SAFETY: all that the body borrows was made above, and the engine owns the tasks: they are
+        // gone when its `run` returns.
         unsafe { Task::new(stack, Port::new(pe as u32), body) }
     };
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
@@ -202,12 +212,14 @@ pub fn now() -> Duration {
 }
 
 /// Has the PE that runs on this thread do nothing for this time. False when no simulated PE runs on
-/// this thread, and, at once, where simulated time would end before: after 106 days.
+/// this thread, and, at once, where simulated time would end before: after 106 days. False, too,
+/// when the run has failed.
 pub fn sleep(time: Duration) -> bool {
     let time = Ps::from_duration(time);
     with_running(|port| {
         let port = port.filter(|port| (port.now() + time).in_time().is_ok());
-        port.is_some_and(|port| port.call(Request::Compute(time)).is_some())
+        let reply = port.and_then(|port| port.call(Request::Compute(time)));
+        reply.is_some_and(|reply| reply.answer.refused.is_none())
     })
 }
 
