@@ -31,7 +31,7 @@ use std::time::Duration;
 pub struct Options {
     /// The seed of all random numbers of the machine.
     pub seed: u64,
-    /// Bytes of stack for each PE. Only used pages take memory.
+    /// Bytes of stack for each PE, which gets at least 64 KiB. Only used pages take memory.
     pub stack: usize,
     /// Bytes for windows in each PE's segment. Only used pages take memory. `None` stands for
     /// `MEMONET_SEGMENT_SIZE`, or without that for the memory of the real machine.

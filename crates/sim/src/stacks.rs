@@ -14,6 +14,9 @@ use std::rc::Rc;
 const GUARD_INSTALL: i32 = 102;
 const MARK: u64 = 0x6d65_6d6f_6e65_7421;
 const GUARD_BYTES: usize = 4096;
+/// The least bytes of a stack: enough for the library's calls, and for a panic with its message,
+/// also where nothing is optimised.
+const LEAST: usize = 64 << 10;
 
 struct Slab {
     base: *mut u8,
@@ -35,12 +38,15 @@ pub(crate) struct Piece {
     marked: bool,
 }
 
-/// Stacks for `n` coroutines, of `len` bytes each (rounded up to pages), besides the guard.
+/// Stacks for `n` coroutines, of `len` bytes each (rounded up to pages, and to `LEAST`), besides
+/// the guard.
 pub(crate) fn stacks(n: usize, len: usize) -> Result<Vec<Piece>, Error> {
-    let len = len.next_multiple_of(GUARD_BYTES) + GUARD_BYTES;
     let failed =
         |cause: rustix::io::Errno| Error::Stacks { pes: n, bytes: len, cause: cause.into() };
-    let whole = len.checked_mul(n).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+    let with_guard =
+        |len: usize| len.max(LEAST).checked_next_multiple_of(GUARD_BYTES)?.checked_add(GUARD_BYTES);
+    let sizes = with_guard(len).and_then(|len| Some((len, len.checked_mul(n)?)));
+    let (len, whole) = sizes.ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
     let (prot, flags) = (
         rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
         rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE,

@@ -273,6 +273,25 @@ fn a_run_has_a_pe() {
     assert!(error.contains("a job has at least one PE"), "{error}");
 }
 
+#[test]
+fn stacks_of_any_size_are_large_enough_or_an_error() {
+    let with = |stack| {
+        let options = Options { stack, ..Options::default() };
+        run(&machine(), 2, &options, |job| {
+            let panic = catch_unwind(|| std::hint::black_box("no number").parse::<u8>().unwrap());
+            assert!(panic.is_err());
+            job.barrier().unwrap();
+        })
+    };
+    for small in [0, 1, 4096, 8192] {
+        with(small).unwrap();
+    }
+    for large in [usize::MAX, usize::MAX - 4095, usize::MAX - 8191, usize::MAX / 2, 1 << 60] {
+        let error = with(large).map(drop);
+        assert!(matches!(error, Err(Error::Stacks { bytes, .. }) if bytes == large), "{error:?}");
+    }
+}
+
 /// A command of a NIC hears of no death, so a PE that waits for it waits for ever. The panic is the
 /// cause.
 #[test]
