@@ -292,6 +292,16 @@ fn stacks_of_any_size_are_large_enough_or_an_error() {
     }
 }
 
+#[test]
+fn no_run_records_more_events_than_there_is_room_for() {
+    for events in [u64::MAX, u64::MAX / 64, u64::MAX / 64 - 100, 1 << 40] {
+        let options = Options { events, ..Options::default() };
+        let error = run(&machine(), 2, &options, |_| ()).map(drop);
+        let told = matches!(error, Err(Error::Job(JobError::Misuse { .. })));
+        assert!(told, "{events}: {error:?}");
+    }
+}
+
 /// A command of a NIC hears of no death, so a PE that waits for it waits for ever. The panic is the
 /// cause.
 #[test]

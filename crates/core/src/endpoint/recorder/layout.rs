@@ -118,7 +118,7 @@ impl Geometry {
     /// `events` bytes; `None` where there can be no such file.
     pub fn new(npes: usize, first: usize, parts: usize, events: u64) -> Option<Geometry> {
         let fits = npes <= MAX_PES && first.checked_add(parts)? <= npes && events < 1 << 40;
-        fits.then_some(Geometry { npes, first, parts, events: events.next_multiple_of(PAGE) })
+        fits.then(|| Geometry { npes, first, parts, events: events.next_multiple_of(PAGE) })
     }
 
     /// What a header of these words describes, if the file has that length.

@@ -45,8 +45,8 @@ impl Areas {
     /// Bytes of room for so many events.
     pub fn bytes_for(events: u64) -> u64 {
         // Texts get an eighth of the sum, so a seventh of the records' bytes, and a little more.
-        PAGE + MOST_TEXTS.min(events.saturating_mul(RECORD_BYTES) / 7 + PAGE)
-            + events.saturating_mul(RECORD_BYTES)
+        let records = events.saturating_mul(RECORD_BYTES);
+        records.saturating_add(PAGE + MOST_TEXTS.min(records / 7 + PAGE))
     }
 
     /// The areas of so many bytes; `None` where there is room for no event.
@@ -253,6 +253,13 @@ pub(super) mod tests {
             let events = if events % 2 == 0 { events } else { events % 100_000 + 1 };
             let areas = Areas::of(Areas::bytes_for(events)).expect("room for an event");
             prop_assert!(areas.capacity() >= events);
+        }
+
+        /// More events never have less room, however many they are.
+        #[test]
+        fn rooms_grow_with_their_events(events: u64, more: u64) {
+            let [room, larger] = [events, events.saturating_add(more)].map(Areas::bytes_for);
+            prop_assert!(room <= larger);
         }
     }
 }
