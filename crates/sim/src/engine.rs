@@ -286,7 +286,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 continue;
             }
             if self.world.pending() == self.deadlines {
-                if self.look_once_more() {
+                if self.look_again() {
                     continue;
                 }
                 if self.may_wake == 0 {
@@ -642,7 +642,7 @@ impl<'a, P: Program> Engine<'a, P> {
 
     /// Has all parked PEs look, when nothing but deadlines is left: something may have changed that
     /// is no part of the machine. Returns false when they have looked often enough.
-    fn look_once_more(&mut self) -> bool {
+    fn look_again(&mut self) -> bool {
         if self.vain_looks == LAST_LOOKS {
             return false;
         }

@@ -53,10 +53,11 @@
 //!
 //! # A PE's time
 //!
-//! Exactly one PE runs at any moment of real time, and virtual time stands still while it runs.
-//! So computing costs nothing unless the program says `job.compute`. A PE gives up the CPU with
-//! every call. The call's request begins at the PE's own time, and the PE goes on when the machine
-//! answers.
+//! Virtual time stands still while PEs run, so computing costs nothing unless the program says
+//! `job.compute`, or runs with `--cpu-scale`. A PE gives up the CPU with every call. The call's
+//! request begins at the PE's own time, and the PE goes on when the machine answers. PEs that are
+//! closures run one at a time. PEs that are processes run at once where they are ready at one
+//! moment of virtual time, and see what they would see one after the other; [`engine`] says why.
 //!
 //! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One look takes
 //! [`Polling::interval`](host::Polling), and reads the memory `sample` after its start. The engine
@@ -65,9 +66,11 @@
 //! change, and runs the PE when that look reads. The rest of the look is charged before the PE's
 //! next call. A look that succeeds at once costs as much as any other.
 //!
-//! **Ends of waits.** A deadline is an event. When no event is left but PEs are parked, all of them
-//! look once more, because a PE may have left, or a descriptor may have come by a socket. If that
-//! changes nothing, the run ends with a deadlock: an error that lists what each PE waits for.
+//! **Ends of waits.** A deadline is an event. When no event is left but deadlines, and PEs are
+//! parked, all of them look again, because a PE may have left, or a descriptor may have come by a
+//! socket. If 64 such rounds change nothing, and no deadline may, the run ends with a deadlock: an
+//! error that lists what each PE waits for. PEs that are closures then end by themselves, as what
+//! they wait for is refused ([`run`]).
 //!
 //! # For the author of a NIC kind
 //!
