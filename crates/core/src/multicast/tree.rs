@@ -29,8 +29,8 @@
 //! * T5: *Only the reader itself gives away a place in its ring*, by `pop` or by dropping its end.
 //!   The state of its PE does not, as safe code may hold references to a block that is *shown*, for
 //!   ever if it has leaked the channel. So a PE that leaves with a shown block does not report it.
-//!   A writer that needs the place before it can end waits for it in vain. After it has left, the
-//!   PE is shown nothing more. Only exit handlers ignore that: the program's references end with
+//!   A writer that needs the place gets an error once that PE is gone. After it has left, the PE is
+//!   shown nothing more. Only exit handlers ignore that: the program's references end with
 //!   the process.
 //! * T6: *A dropped reader is sent no later record in place of an earlier one.* T3 no longer keeps
 //!   the records that it lacks, which the fabric may still be reading. So the writer waits until
