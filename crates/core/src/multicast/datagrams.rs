@@ -20,6 +20,11 @@
 //! many of its questions in a row have brought nothing new. Loss alone does not cause that: of a
 //! thousand questions, one arrives, and its answer. The machine reports PEs that end, so silence is
 //! no sign there.
+//!
+//! **Silence is what an end has listened to.** The times of the protocol are those of a clock that
+//! stands still while the end does not listen ([`ListeningClock`]): a program that computes, or a
+//! stopped job, hears nobody. And an end judges only behind a look at all that has come, anew each
+//! time: whoever is heard again is not silent any more.
 
 use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
@@ -88,16 +93,61 @@ pub(super) trait Carrier: Send {
     }
 }
 
-/// An end's carrier, with its configuration and a buffer.
+/// Between two looks at what has come, at most this part of the time to death passes.
+const UNHEARD_PART: repair::Nanos = 10;
+
+/// The time of the protocol at an end. It stands still while the end does not listen: buffers hold
+/// only the beginning of what the others say meanwhile, and these may have been stopped, too.
+///
+/// In virtual time, where nobody counts as silent, it is the PE's time.
+pub(super) struct ListeningClock {
+    most: repair::Nanos,
+    /// The PE's time at the last look at what has come, and the protocol's.
+    looked: repair::Nanos,
+    was: repair::Nanos,
+}
+
+impl ListeningClock {
+    fn new(dead_after: repair::Nanos, now: repair::Nanos) -> Self {
+        ListeningClock { most: dead_after / UNHEARD_PART, looked: now, was: now }
+    }
+
+    fn now(&self, pe: &Pe) -> repair::Nanos {
+        self.was + wait::nanos(pe).saturating_sub(self.looked).min(self.most)
+    }
+
+    /// Notes that the end looks at what has come.
+    fn look(&mut self, pe: &Pe) {
+        (self.was, self.looked) = (self.now(pe), wait::nanos(pe));
+    }
+
+    /// Whether the clock stands still soon.
+    fn is_late(&self, pe: &Pe) -> bool {
+        wait::nanos(pe).saturating_sub(self.looked) >= self.most / 2
+    }
+}
+
+/// An end's carrier, with its configuration, its clock and a buffer.
 pub(super) struct Link {
     pub(super) config: repair::Config,
+    clock: ListeningClock,
     carrier: Box<dyn Carrier>,
     out: Box<[u8]>,
 }
 
 impl Link {
-    pub(super) fn new(config: repair::Config, carrier: Box<dyn Carrier>) -> Self {
-        Link { config, carrier, out: vec![0; config.datagram].into() }
+    pub(super) fn new(
+        config: repair::Config,
+        now: repair::Nanos,
+        carrier: Box<dyn Carrier>,
+    ) -> Self {
+        let clock = ListeningClock::new(config.timing.dead_after, now);
+        Link { config, clock, carrier, out: vec![0; config.datagram].into() }
+    }
+
+    /// The protocol's time at this end.
+    pub(super) fn now(&self, pe: &Pe) -> repair::Nanos {
+        self.clock.now(pe)
     }
 }
 
@@ -225,7 +275,7 @@ impl Sending {
         let mut work = lock(&self.work);
         work.machine.commit(end);
         self.complete.store(false, Ordering::Relaxed);
-        if end - work.received_at >= RECEIVE_EACH_BYTES {
+        if end - work.received_at >= RECEIVE_EACH_BYTES || work.link.clock.is_late(&self.pe) {
             work.received_at = end;
             // The next call receives the rest.
             let _all = self.receive(&mut work);
@@ -240,6 +290,10 @@ impl Sending {
 
     /// A silent reader.
     pub(super) fn silent(&self) -> Option<usize> {
+        if self.silent.load(Ordering::Acquire) != 0 {
+            // The program may have done other things since.
+            self.relay();
+        }
         let number = self.silent.load(Ordering::Acquire).checked_sub(1)?;
         Some(self.readers[number as usize].0)
     }
@@ -266,8 +320,16 @@ impl Sending {
         Some(self.readers[usize::from(slowest)].0)
     }
 
-    /// Receives statuses of readers. Gives whether these were all.
+    /// Receives statuses of readers, and judges who is silent. Gives whether these were all.
     fn receive(&self, work: &mut SendingWork) -> bool {
+        work.link.clock.look(&self.pe);
+        let all = self.receive_statuses(work);
+        let silent = work.machine.silent(work.link.clock.now(&self.pe));
+        self.silent.store(silent.map_or(0, |silent| u64::from(silent) + 1), Ordering::Release);
+        all
+    }
+
+    fn receive_statuses(&self, work: &mut SendingWork) -> bool {
         let SendingWork { machine, link, .. } = work;
         for (number, (_, line)) in self.readers.iter().enumerate() {
             if line.has_left() && !machine.is_dropped(number as u16) {
@@ -275,11 +337,12 @@ impl Sending {
             }
         }
         // A refused datagram changes nothing, and any host may have sent it: not an error.
+        let Link { clock, carrier, .. } = link;
         let mut take = |datagram: &[u8]| {
-            let _refused = machine.receive(datagram, wait::nanos(&self.pe));
+            let _refused = machine.receive(datagram, clock.now(&self.pe));
         };
         for _ in 0..MOST_GOES {
-            match link.carrier.receive(&mut take) {
+            match carrier.receive(&mut take) {
                 Ok(true) => return true,
                 Ok(false) => {}
                 Err(error) => {
@@ -294,7 +357,8 @@ impl Sending {
     /// Sends the datagrams that are due. Gives the time of the next one if nothing comes.
     fn send(&self, work: &mut SendingWork) -> Option<Due> {
         let SendingWork { machine, link, repeats, .. } = work;
-        while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &self.ring, &mut link.out) {
+        while let Some(outgoing) = machine.next(link.clock.now(&self.pe), &self.ring, &mut link.out)
+        {
             if let Err(error) = link.carrier.send(&link.out[..outgoing.len], outgoing.to) {
                 self.pe.surface_later(error);
                 return None;
@@ -306,9 +370,6 @@ impl Sending {
         }
         self.limit.store(machine.limit(), Ordering::Release);
         self.complete.store(machine.is_complete(), Ordering::Release);
-        if let Some(silent) = machine.silent(wait::nanos(&self.pe)) {
-            self.silent.store(u64::from(silent) + 1, Ordering::Release);
-        }
         let waits = !machine.is_complete() || machine.limit() < self.wanted.load(Ordering::Relaxed);
         waits.then(|| repeats.due(machine.deadline(), machine.learnt()))
     }
@@ -365,6 +426,10 @@ impl Receiving {
     }
 
     pub(super) fn is_writer_silent(&self) -> bool {
+        if self.silent.load(Ordering::Acquire) {
+            // As in `Sending::silent`.
+            self.relay();
+        }
         self.silent.load(Ordering::Acquire)
     }
 
@@ -394,10 +459,12 @@ impl Relay for Receiving {
 impl Receiving {
     fn work(&self, work: &mut ReceivingWork) -> Result<Option<Due>> {
         let ReceivingWork { machine, ring, link, repeats } = work;
+        let Link { clock, carrier, out, .. } = link;
+        clock.look(&self.pe);
         for _ in 0..MOST_GOES {
-            let all = link.carrier.receive(&mut |datagram| {
-                // As in `Sending::receive`.
-                let _refused = machine.receive(datagram, wait::nanos(&self.pe), ring);
+            let all = carrier.receive(&mut |datagram| {
+                // As in `Sending::receive_statuses`.
+                let _refused = machine.receive(datagram, clock.now(&self.pe), ring);
             })?;
             self.received.store(machine.received(), Ordering::Release);
             // A padding record counts as consumed when its header is read, before all of it has
@@ -407,16 +474,147 @@ impl Receiving {
                 machine.consume(consumed);
             }
             self.dropped.store(machine.is_dropped(), Ordering::Release);
-            self.silent.store(machine.is_writer_silent(wait::nanos(&self.pe)), Ordering::Release);
-            while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &mut link.out) {
-                link.carrier.send(&link.out[..outgoing.len], outgoing.to)?;
+            self.silent.store(machine.is_writer_silent(clock.now(&self.pe)), Ordering::Release);
+            while let Some(outgoing) = machine.next(clock.now(&self.pe), out) {
+                carrier.send(&out[..outgoing.len], outgoing.to)?;
             }
-            link.carrier.flush()?;
+            carrier.flush()?;
             if all {
                 let asks = Some(machine.asks_at()).filter(|&at| at != repair::Nanos::MAX);
                 return Ok(asks.map(|at| repeats.due(at, machine.learnt())));
             }
         }
         Ok(Some(at_once(&self.pe)))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::make::{Channel, MulticastOptions, Places};
+    use super::*;
+    use crate::job::Job;
+    use std::collections::VecDeque;
+    use std::time::Instant;
+
+    /// Datagrams under way in one direction.
+    type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+    /// Loses and reorders nothing.
+    struct Wire {
+        to: Queue,
+        from: Queue,
+    }
+
+    impl Carrier for Wire {
+        fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
+            for _ in 0..MOST_AT_ONCE {
+                match lock(&self.from).pop_front() {
+                    Some(datagram) => take(&datagram),
+                    None => return Ok(true),
+                }
+            }
+            Ok(false)
+        }
+
+        fn send(&mut self, datagram: &[u8], _to: repair::To) -> Result<()> {
+            lock(&self.to).push_back(datagram.to_vec());
+            Ok(())
+        }
+    }
+
+    const DEAD_AFTER: Duration = Duration::from_millis(20);
+    const RING_BYTES: u64 = 4096;
+
+    /// Both ends of a channel at one PE, with a short time to death and a wire between them.
+    fn with_ends(f: impl Fn(&Sending, &Receiving) + Send + Sync) {
+        let job = Job::threads(1, |job| {
+            let windows = [(); 2].map(|()| job.window::<u64>(1024).unwrap());
+            let [lines, other] =
+                [0, 1].map(|end: usize| windows[end].inner.heap_offset().expect("of the heap"));
+            let config = repair::Config {
+                timing: repair::Timing {
+                    dead_after: DEAD_AFTER.as_nanos() as u64,
+                    ..repair::Timing::LOCAL
+                },
+                ..config(&job.pe, 0, 1, RING_BYTES, 1024)
+            };
+            let wires: [Queue; 2] = Default::default();
+            let link = |to: usize| {
+                let wire = Wire { to: wires[to].clone(), from: wires[1 - to].clone() };
+                Link::new(config, wait::nanos(&job.pe), Box::new(wire))
+            };
+            let options = MulticastOptions::new();
+            let channel = |ring: u64| Channel {
+                pe: &job.pe,
+                writer: 0,
+                readers: &[0],
+                options: &options,
+                places: Places {
+                    lines,
+                    front: 0,
+                    ring,
+                    bytes: RING_BYTES,
+                    unit: 8,
+                    lap: RING_BYTES,
+                },
+                arity: 1,
+                window: windows[0].inner.clone(),
+            };
+            let sending = channel(lines + 128).sending(link(0));
+            let receiving = channel(other).receiving(0, link(1));
+            f(&sending, &receiving);
+        });
+        job.unwrap();
+    }
+
+    /// It publishes so little that nothing makes it receive.
+    #[test]
+    fn a_writer_that_never_waits_hears_its_readers() {
+        with_ends(|sending, receiving| {
+            let start = Instant::now();
+            while start.elapsed() < 4 * DEAD_AFTER {
+                sending.commit(8);
+                receiving.relay();
+                assert_eq!(sending.silent(), None);
+            }
+        });
+    }
+
+    #[test]
+    fn a_reader_is_silent_until_it_is_heard() {
+        with_ends(|sending, receiving| {
+            sending.commit(8);
+            while sending.silent().is_none() {
+                sending.relay();
+            }
+            receiving.relay();
+            assert_eq!(sending.silent(), None);
+        });
+    }
+
+    #[test]
+    fn a_writer_is_silent_until_it_is_heard() {
+        with_ends(|sending, receiving| {
+            while !receiving.is_writer_silent() {
+                receiving.relay();
+            }
+            sending.commit(8);
+            assert!(!receiving.is_writer_silent());
+        });
+    }
+
+    /// As after a stop of the whole job: both ends find that nothing has come.
+    #[test]
+    fn who_has_not_listened_calls_nobody_silent() {
+        with_ends(|_, receiving| {
+            std::thread::sleep(2 * DEAD_AFTER);
+            receiving.relay();
+            assert!(!receiving.is_writer_silent());
+        });
+        with_ends(|sending, _| {
+            std::thread::sleep(2 * DEAD_AFTER);
+            sending.relay();
+            assert_eq!(sending.silent(), None);
+        });
     }
 }

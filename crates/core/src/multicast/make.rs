@@ -354,7 +354,7 @@ impl Job {
         let config = datagrams::config(&self.pe, number, readers.len() as u16, bytes, datagram);
         let link = opened.flatten().map_or(Means::Memory, |(mut carrier, _)| {
             carrier.set_writer(address);
-            Means::Link(Link::new(config, carrier))
+            Means::Link(Link::new(config, wait::nanos(&self.pe), carrier))
         });
         Ok((Delivery::Datagrams, link))
     }
@@ -576,8 +576,8 @@ impl Channel<'_> {
         node
     }
 
-    fn sending(&self, link: Link) -> Arc<Sending> {
-        let machine = repair::Writer::new(&link.config, wait::nanos(self.pe));
+    pub(super) fn sending(&self, link: Link) -> Arc<Sending> {
+        let machine = repair::Writer::new(&link.config, link.now(self.pe));
         let lines = self
             .readers
             .iter()
@@ -603,7 +603,7 @@ impl Channel<'_> {
         sending
     }
 
-    fn receiving(&self, number: usize, link: Link) -> Arc<Receiving> {
+    pub(super) fn receiving(&self, number: usize, link: Link) -> Arc<Receiving> {
         let receiving = Arc::new(Receiving {
             pe: self.pe.clone(),
             upstream: Upstream {
@@ -618,7 +618,7 @@ impl Channel<'_> {
             dropped: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             work: Mutex::new(ReceivingWork {
-                machine: repair::Reader::new(&link.config, number as u16, wait::nanos(self.pe)),
+                machine: repair::Reader::new(&link.config, number as u16, link.now(self.pe)),
                 ring: self.own_ring(),
                 link,
                 repeats: Repeats::default(),
