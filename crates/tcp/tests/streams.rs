@@ -525,15 +525,22 @@ enum Below {
     WaitsForItsChild,
 }
 
-/// The tree of a channel from PE 0 to 1 to 6 is cut between 0 and 1. Below 1 there are 3 and 4,
-/// which have lost nobody. Nobody waits for ever, and both ends of the pair say who is lost.
+/// The tree of a channel goes from PE 0 to 1 and 2, from 1 to 3 and 4, and so on, and is cut.
+/// Nobody waits for ever, not even those who have lost nobody, and both ends of the pair say who is
+/// lost.
 #[test]
 fn a_channel_ends_where_its_tree_is_cut() {
-    for below in [Below::Reads, Below::Leaves, Below::WaitsForItsChild] {
-        let exchange = Exchange::new(7, 1, 0, false);
-        let (cutter, all) = (exchange.clone(), Barrier::new(7));
-        let results = Job::threads_with(&exchange.options(), 7, move |job| {
-            let readers = [1, 2, 3, 4, 5, 6];
+    let cuts = [
+        (7, 0, 1, Below::Reads),
+        (7, 0, 1, Below::Leaves),
+        (7, 0, 1, Below::WaitsForItsChild),
+        (9, 3, 7, Below::Reads),
+    ];
+    for (npes, above, below, does) in cuts {
+        let exchange = Exchange::new(npes, 1, 0, false);
+        let (cutter, all) = (exchange.clone(), Barrier::new(npes));
+        let results = Job::threads_with(&exchange.options(), npes, move |job| {
+            let readers: Vec<usize> = (1..npes).collect();
             let mut channel = job.multicast::<u64>(0, &readers, MulticastOptions::new()).unwrap();
             assert_eq!(channel.delivery(), Delivery::Tree);
             let words = job.window::<u64>(1).unwrap();
@@ -545,31 +552,32 @@ fn a_channel_ends_where_its_tree_is_cut() {
             job.barrier().unwrap();
             all.wait();
             if job.pe() == 2 {
-                cutter.cut(0, 1);
+                cutter.cut(above as u32, below as u32);
             }
-            let error = match (job.pe(), below) {
+            let error = match (job.pe(), does) {
                 (0, _) => std::iter::repeat_with(|| channel.publish(&block)).find_map(Result::err),
-                (1, Below::Leaves) => {
+                (pe, Below::Leaves) if pe == below => {
                     drop(channel);
                     None
                 }
-                (1, Below::WaitsForItsChild) => {
-                    words.wait().depends_on(&[3]).until(0, Cmp::Ne, 0).err()
+                (pe, Below::WaitsForItsChild) if pe == below => {
+                    words.wait().depends_on(&[2 * pe + 1]).until(0, Cmp::Ne, 0).err()
                 }
                 _ => std::iter::repeat_with(|| channel.recv(&mut block)).find_map(Result::err),
             };
             error.or_else(|| job.finalize().err())
         });
         let errors = results.unwrap();
+        let what = format!("{above} to {below}, which {does:?}: {errors:?}");
         let lost = |pe: usize| match &errors[pe] {
             Some(Error::PeerFailed { pe, cause, .. }) => (*pe, *cause),
-            error => panic!("{below:?}, PE {pe}: {error:?}"),
+            _ => panic!("PE {pe}, {what}"),
         };
-        let (above, below_it) = (lost(0), lost(1));
-        assert_eq!((above.0, below_it.0), (1, 0), "{below:?}: {errors:?}");
+        let pair = (lost(above), lost(below));
+        assert_eq!((pair.0.0, pair.1.0), (below, above), "{what}");
         // The other one may hear it by the end of the first.
-        assert!([above.1, below_it.1].contains(&Cause::Unreachable), "{below:?}: {errors:?}");
-        assert!(errors.iter().all(Option::is_some), "{below:?}: {errors:?}");
+        assert!([pair.0.1, pair.1.1].contains(&Cause::Unreachable), "{what}");
+        assert!(errors.iter().all(Option::is_some), "{what}");
     }
 }
 

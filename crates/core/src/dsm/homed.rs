@@ -338,7 +338,7 @@ impl Homed {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) if registered => return self.give_up(ticket, mode, error),
                 // Only a ticket with a slot can be given up, so it waits for one first.
-                Err(error) if matches!(*error, Error::Interrupted { .. }) => {
+                Err(error) if self.terms(patience, |terms| terms.is_own(&self.pe, &error)) => {
                     interrupted = Some(error);
                 }
                 ended => ended?,

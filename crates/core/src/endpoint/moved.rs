@@ -23,6 +23,9 @@ pub(crate) trait Relay: Send + Sync {
         None
     }
 
+    /// Drops what it keeps for others, as this PE has left.
+    fn let_go(&self) {}
+
     /// Called before other PEs can see that this PE leaves the job in order.
     fn before_departure(&self) {}
 

@@ -142,16 +142,20 @@ impl Pe {
     /// The error of a PE that a relay [lacks](Relay::lacks). Other PEs may wait for what this one
     /// cannot relay, and nobody else can tell them: so its waits end, whatever they are for.
     pub(crate) fn lost_neighbour(&self) -> Option<Error> {
-        let unreachable = self.far_fabric()?.unreachable();
-        // SAFETY: the header's counter lies in the mapping that `control` holds.
-        let departures = unsafe { shm::load(self.control().departures()) };
-        if !self.has_relays() || departures == 0 && unreachable.is_empty() {
+        let fabric = self.far_fabric()?;
+        if !self.has_relays() {
             return None;
         }
+        let unreachable = fabric.unreachable();
         let is_lost = |lost: usize| {
             self.control().state(lost) == State::Done
                 || unreachable.iter().any(|(pe, _)| *pe as usize == lost)
         };
+        // SAFETY: the header's counter lies in the mapping that `control` holds.
+        let departures = unsafe { shm::load(self.control().departures()) };
+        if unreachable.is_empty() && (departures == 0 || !(0..self.npes()).any(is_lost)) {
+            return None;
+        }
         // What another thread works on is seen at the next look.
         let relays: Vec<_> =
             try_lock(&self.progress.relays)?.iter().filter_map(Weak::upgrade).collect();

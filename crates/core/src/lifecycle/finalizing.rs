@@ -75,6 +75,7 @@ impl Pe {
         }
         self.drop_kept_relays();
         self.control().step(self.me(), State::Finalizing, State::Done);
+        self.live_relays().iter().for_each(|relay| relay.let_go());
         Ok(quiet.and(served.map_err(Into::into))?)
     }
 

@@ -28,8 +28,9 @@
 
 use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::shm;
+use crate::base::status::State;
 use crate::base::{lock, try_lock};
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
@@ -243,6 +244,8 @@ pub(super) struct Sending {
     pub(super) limit: AtomicU64,
     /// The limit for which the writer waits, or has waited last.
     pub(super) wanted: AtomicU64,
+    /// Whether the channel goes on without readers that die.
+    pub(super) survives: bool,
     pub(super) complete: AtomicBool,
     /// The number of a silent reader, plus 1.
     pub(super) silent: AtomicU64,
@@ -254,8 +257,11 @@ pub(super) struct Sending {
 pub(super) struct SendingWork {
     pub(super) machine: repair::Writer,
     pub(super) link: Link,
-    /// The end of the log when statuses were received last.
+    /// The end of the log, and where that was when statuses were received last.
+    pub(super) end: u64,
     pub(super) received_at: u64,
+    /// The log has its last record.
+    pub(super) ended: bool,
     pub(super) repeats: Repeats,
 }
 
@@ -272,15 +278,32 @@ impl Sending {
 
     /// Sends the log, which is written up to `end`.
     pub(super) fn commit(&self, end: u64) {
-        let mut work = lock(&self.work);
+        self.commit_with(&mut lock(&self.work), end);
+    }
+
+    /// Publishes the last record.
+    pub(super) fn end(&self, last: Header) {
+        self.close(&mut lock(&self.work), last);
+    }
+
+    /// Writes the last record, unless it stands there.
+    fn close(&self, work: &mut SendingWork, last: Header) {
+        if !std::mem::replace(&mut work.ended, true) {
+            self.ring.set_word(work.end, last.to_word());
+            self.commit_with(work, work.end + 8);
+        }
+    }
+
+    fn commit_with(&self, work: &mut SendingWork, end: u64) {
+        work.end = end;
         work.machine.commit(end);
         self.complete.store(false, Ordering::Relaxed);
         if end - work.received_at >= RECEIVE_EACH_BYTES || work.link.clock.is_late(&self.pe) {
             work.received_at = end;
             // The next call receives the rest.
-            let _all = self.receive(&mut work);
+            let _all = self.receive(work);
         }
-        self.send(&mut work);
+        self.send(work);
     }
 
     /// Whether all that are still readers have received the whole committed log.
@@ -383,6 +406,34 @@ impl Relay for Sending {
         let due = self.send(&mut work);
         if all { due } else { Some(at_once(&self.pe)) }
     }
+
+    /// The writer says that nothing follows, and stays until all readers have what it published:
+    /// no other PE can send that again.
+    fn depart(&self) -> bool {
+        let mut work = lock(&self.work);
+        // Needed where the program still holds the end of the channel.
+        self.close(&mut work, Header::End { broken: false });
+        let _all = self.receive(&mut work);
+        let is_gone =
+            |pe: usize| matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
+        let silent = work.machine.silent(work.link.clock.now(&self.pe));
+        for (number, &(pe, _)) in self.readers.iter().enumerate() {
+            let is_silent = silent == Some(number as u16);
+            if !work.machine.is_dropped(number as u16) && (is_silent || is_gone(pe)) {
+                if is_silent && !self.survives {
+                    self.pe.surface_later(silence(pe));
+                }
+                work.machine.drop_reader(number as u16);
+            }
+        }
+        self.send(&mut work);
+        !work.machine.is_complete()
+    }
+}
+
+/// The error for a silent reader.
+pub(super) fn silence(pe: usize) -> Error {
+    Error::Silent { pe, after: Sending::dead_after(), call: None }
 }
 
 /// A reader's end.
@@ -394,6 +445,8 @@ pub(super) struct Receiving {
     pub(super) consumed: AtomicU64,
     pub(super) dropped: AtomicBool,
     pub(super) silent: AtomicBool,
+    /// It has said that it has left.
+    pub(super) left: AtomicBool,
     pub(super) work: Mutex<ReceivingWork>,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
@@ -440,7 +493,9 @@ impl Receiving {
     }
 
     pub(super) fn leave(&self) {
-        self.upstream.add(&self.pe, LEFT);
+        if !self.left.swap(true, Ordering::Relaxed) {
+            self.upstream.add(&self.pe, LEFT);
+        }
     }
 }
 
@@ -453,6 +508,13 @@ impl Relay for Receiving {
             self.pe.surface_later(error);
             None
         })
+    }
+
+    /// A reader that finalises reads no more. A block that it is shown stays: it alone writes to
+    /// its ring, and only where there is room.
+    fn depart(&self) -> bool {
+        self.leave();
+        false
     }
 }
 
@@ -600,6 +662,28 @@ mod tests {
             }
             sending.commit(8);
             assert!(!receiving.is_writer_silent());
+        });
+    }
+
+    #[test]
+    fn a_writer_that_finalises_stays_until_its_readers_have_the_end() {
+        with_ends(|sending, receiving| {
+            assert!(sending.depart());
+            while sending.depart() {
+                receiving.relay();
+            }
+            assert_eq!(receiving.received.load(Ordering::Acquire), 8);
+            assert!(receiving.has(&sending.ring, 0));
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_finalises() {
+        with_ends(|sending, receiving| {
+            sending.commit(8);
+            assert!(sending.depart());
+            assert!(!receiving.depart() && !receiving.depart());
+            assert!(!sending.depart());
         });
     }
 

@@ -591,10 +591,13 @@ impl Channel<'_> {
             wanted: AtomicU64::new(0),
             complete: AtomicBool::new(true),
             silent: AtomicU64::new(0),
+            survives: self.options.survives(),
             work: Mutex::new(SendingWork {
                 machine,
                 link,
+                end: 0,
                 received_at: 0,
+                ended: false,
                 repeats: Repeats::default(),
             }),
             _window: self.window.clone(),
@@ -617,6 +620,7 @@ impl Channel<'_> {
             consumed: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             work: Mutex::new(ReceivingWork {
                 machine: repair::Reader::new(&link.config, number as u16, link.now(self.pe)),
                 ring: self.own_ring(),

@@ -243,7 +243,11 @@ impl Reader {
             Reporting::Node(_) | Reporting::Host { .. } => {
                 pe != self.sources[0] || self.pe.control().state(pe) != State::Done
             }
-            _ => pe != self.writer,
+            // A writer that finalises stays until all have the end.
+            Reporting::Datagrams(_) => {
+                pe != self.writer || self.pe.control().state(pe) == State::Finalizing
+            }
+            Reporting::Writer(..) => pe != self.writer,
         };
         f(Terms::forever(Awaiting::Channel { ends: &self.sources, done: &relays }))
     }

@@ -29,9 +29,9 @@
 //! * T5: *Only the reader itself gives away a place in its ring*, by `pop` or by dropping its end.
 //!   The state of its PE does not, as safe code may hold references to a block that is *shown*, for
 //!   ever if it has leaked the channel. So a PE that leaves with a shown block does not report it.
-//!   A writer that needs the place gets an error once that PE is gone. After it has left, the PE is
-//!   shown nothing more. Only exit handlers ignore that: the program's references end with
-//!   the process.
+//!   A writer that needs the place, and a parent, get an error once that PE is gone. After it has
+//!   left, the PE is shown nothing more. Only exit handlers ignore that: the program's references
+//!   end with the process.
 //! * T6: *A dropped reader is sent no later record in place of an earlier one.* T3 no longer keeps
 //!   the records that it lacks, which the fabric may still be reading. So the writer waits until
 //!   all puts are done before it overwrites any of them.
@@ -39,8 +39,8 @@
 //!   and its child lack of each other, the end or a position, ends all waits of both
 //!   ([`Relay::lacks`]), also of one that has left the channel, and for its children only relays.
 //!   PEs further away are not told. They depend on one of the two: to its children a PE that
-//!   leaves without relaying the end is a failure (T4), to its parent one that leaves without a
-//!   last position. So a PE that finalises and lacks something leaves at once.
+//!   leaves without relaying the end is a failure (T4), to its parent one that has neither got the
+//!   end nor said that it has left. So a PE that finalises and lacks something leaves at once.
 //!
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children: so
 //! none depends on another.
@@ -166,9 +166,16 @@ impl Node {
         Ok(())
     }
 
+    /// Stays for others, unless this PE has left the job.
+    fn stay(self: &Arc<Self>) {
+        if self.pe.control().state(self.pe.me()) != State::Done {
+            *lock(&self.keep) = Some(self.clone());
+        }
+    }
+
     /// Leaves the channel as a reader. This PE goes on to relay.
     pub(super) fn leave(self: &Arc<Self>) {
-        *lock(&self.keep) = Some(self.clone());
+        self.stay();
         self.hide();
         self.advance(LEFT, true);
         self.release();
@@ -177,7 +184,7 @@ impl Node {
     /// Leaves the channel as its writer, after the last record. This PE goes on to relay until all
     /// have come.
     pub(super) fn end(self: &Arc<Self>) {
-        *lock(&self.keep) = Some(self.clone());
+        self.stay();
         self.work(&mut self.lock(), true);
         self.release();
     }
@@ -191,29 +198,45 @@ impl Node {
         matches!(self.pe.control().state(pe), State::Dead(_))
     }
 
-    /// Whether the last record has come, seen from one on that is there, or is the next to come.
-    fn has_end(&self, mut at: u64) -> bool {
-        loop {
+    /// Whether the last record has come, seen from one on that is there, or is the next to come. A
+    /// ring that was written over has no end.
+    fn has_end(&self, from: u64) -> bool {
+        let mut at = from;
+        while at - from < self.ring.len() {
             match self.ring.word(at) {
                 0 => return false,
                 word => match self.ring.decode(at, word) {
                     Ok(Header::Block { len, .. }) => at += self.ring.record(len),
                     Ok(Header::Padding { len }) => at += len as u64,
-                    Ok(Header::End { .. }) | Err(_) => return true,
+                    Ok(Header::End { .. }) => return true,
+                    Err(_) => return false,
                 },
             }
         }
+        false
     }
 
     /// Whether a child is there that still needs the end, and may get it (T4).
     fn is_needed(&self, progress: &Progress) -> bool {
-        // Where all readers are the writer's children, no reader depends on one that has died.
-        if self.has_died(self.writer)
+        !self.is_over()
+            && progress.children.iter().any(|child| !child.lost && self.is_waiting(child))
+    }
+
+    /// Whether a death has ended the channel. Where all readers are the writer's children, none
+    /// depends on one that has died.
+    fn is_over(&self) -> bool {
+        self.has_died(self.writer)
             || !self.options.is_flat() && self.readers.iter().any(|&reader| self.has_died(reader))
-        {
-            return false;
-        }
-        progress.children.iter().any(|child| !child.lost && self.is_waiting(child))
+    }
+
+    /// Whether the end has not come, for this reader or for a child. What a parent had to give was
+    /// here before it was gone; then the reader's own waits say so.
+    fn lacks_end(&self, progress: &Progress, parent: usize) -> bool {
+        let is_gone = self.pe.control().state(parent) == State::Done;
+        let own = self.at.load(Ordering::Acquire);
+        let reads = !is_gone && own != LEFT && !self.left.load(Ordering::Acquire);
+        let mut waiting = progress.children.iter().filter(|child| self.is_waiting(child));
+        reads && !self.has_end(own) || waiting.any(|child| !self.has_end(child.sent))
     }
 
     /// Whether a child is there that still needs the end.
@@ -334,17 +357,26 @@ impl Relay for Node {
 
     fn lacks(&self, is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
         let progress = try_lock(&self.progress)?;
-        let waiting = || progress.children.iter().filter(|child| self.is_waiting(child));
-        if let Some(parent) = self.upstream.as_ref().map(|word| word.pe).filter(|&pe| is_lost(pe)) {
-            // What a parent had to give was here before it was gone.
-            let own = self.at.load(Ordering::Acquire);
-            let reads = own != LEFT && !self.left.load(Ordering::Acquire);
-            if reads && !self.has_end(own) || waiting().any(|child| !self.has_end(child.sent)) {
-                return Some(parent);
-            }
+        if self.is_over() {
+            return None;
         }
-        let mut children = waiting().map(|child| child.pe).filter(|_| !self.options.survives());
-        children.find(|&child| is_lost(child))
+        let Some(parent) = self.upstream.as_ref().map(|word| word.pe) else {
+            // The writer's waits for room see children that have left.
+            let mut children = progress.children.iter().filter(|child| self.is_waiting(child));
+            let lost = children.find(|child| is_lost(child.pe)).map(|child| child.pe);
+            return lost.filter(|_| !self.options.survives());
+        };
+        // A node that reads in another's ring relays nothing.
+        if self.cleans && is_lost(parent) && self.lacks_end(&progress, parent) {
+            return Some(parent);
+        }
+        // A child that has left has said so before (T4), or has got the end.
+        let needs = |child: &&Child| is_lost(child.pe) && !child.ended && !child.line.has_left();
+        progress.children.iter().find(needs).map(|child| child.pe)
+    }
+
+    fn let_go(&self) {
+        *lock(&self.keep) = None;
     }
 
     fn depart(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The writer's end: room in the ring, records, and the progress of readers.
 
-use super::datagrams::Sending;
+use super::datagrams::{Sending, silence};
 use super::hosts::Cast;
 use super::position::{PositionLine, Upstream};
 use super::ring::{Fragment, Header, Ring};
@@ -69,11 +69,6 @@ pub(super) struct Peer {
     pub(super) line: PositionLine,
     /// The word that says that it was dropped.
     pub(super) dropped: Upstream,
-}
-
-/// The error for a silent reader.
-fn silence(pe: usize) -> Error {
-    Error::Silent { pe, after: Sending::dead_after(), call: None }
 }
 
 /// Room for a record.
@@ -407,20 +402,25 @@ impl Drop for Writer {
         }
         // What a writer that panics has published may be less than it meant to.
         let last = Header::End { broken: unwinds() };
-        if let Onward::Hosts(cast) = &self.onward {
-            cast.end(last);
-            return self.wake_readers();
-        }
         // It replaces the zero behind the last record.
-        self.ring.set_word(self.position, last.to_word());
+        let close = || self.ring.set_word(self.position, last.to_word());
         match &self.onward {
-            Onward::Here => self.wake_readers(),
-            Onward::Tree(node) => node.end(),
+            Onward::Here => {
+                close();
+                self.wake_readers();
+            }
+            Onward::Tree(node) => {
+                close();
+                node.end();
+            }
             Onward::Datagrams(sending) => {
-                sending.commit(self.position + 8);
+                sending.end(last);
                 self.wait_for_arrival();
             }
-            Onward::Hosts(_) => unreachable!("its end stands above"),
+            Onward::Hosts(cast) => {
+                cast.end(last);
+                self.wake_readers();
+            }
         }
     }
 }

@@ -685,7 +685,7 @@ impl Tickets {
             // The tickets behind this one must not wait for ever, so it is given up. Without a slot
             // it cannot be: then the tickets behind see the death that ended this wait.
             Err(error) if self.has_slot(ticket) => self.give_up(pe, ticket, mode, error),
-            Err(error) if matches!(*error, Error::Interrupted { .. }) => {
+            Err(error) if self.terms(pe, patience, |terms| terms.is_own(pe, &error)) => {
                 self.wait_for_slot(pe, ticket)?;
                 self.give_up(pe, ticket, mode, error)
             }
@@ -698,7 +698,7 @@ impl Tickets {
     fn wait_for_slot(&self, pe: &Pe, ticket: u32) -> Quick<()> {
         while !self.has_slot(ticket) {
             pe.progress();
-            if let Some(error) = self.terms(pe, Patience::Forever, |terms| terms.departed(pe)) {
+            if let Some(error) = self.terms(pe, Patience::Forever, |terms| terms.lost_member(pe)) {
                 return Err(error.into());
             }
             wait::give_way(pe);

@@ -76,8 +76,18 @@ impl<'a> Terms<'a> {
     pub(crate) fn departed(&self, pe: &Pe) -> Option<Error> {
         self.lost_member(pe).or_else(|| match self.awaiting {
             Awaiting::Leave => None,
+            _ if self.is_uninterrupted => None,
             _ => pe.lost_neighbour(),
         })
+    }
+
+    /// Whether `error` ends this wait, and no other that depends on the same PEs.
+    pub(crate) fn is_own(&self, pe: &Pe, error: &Error) -> bool {
+        match error {
+            Error::Interrupted { .. } => true,
+            Error::PeerFailed { .. } | Error::Fabric { .. } => self.lost_member(pe).is_none(),
+            _ => false,
+        }
     }
 
     /// The error of a PE on which the wait depends.

@@ -160,6 +160,10 @@ impl Relay for Cast {
         self.waiting().find(|&head| is_lost(head))
     }
 
+    fn let_go(&self) {
+        *lock(&self.keep) = None;
+    }
+
     fn depart(&self) -> bool {
         // Needed where the program still holds the end of the channel.
         self.close(&mut lock(&self.work), Header::End { broken: false });

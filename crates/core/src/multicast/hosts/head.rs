@@ -334,6 +334,10 @@ impl Relay for Head {
         Some(self.writer).filter(|&writer| lacks && is_lost(writer) && is_wanted())
     }
 
+    fn let_go(&self) {
+        *lock(&self.keep) = None;
+    }
+
     fn depart(&self) -> bool {
         let mut work = lock(&self.work);
         self.work(&mut work);

@@ -93,15 +93,6 @@ impl<P: Phases + Send + Sync> Relay for Relaying<P> {
         None
     }
 
-    /// The wait for this barrier would end likewise.
-    fn lacks(&self, is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
-        let complete = try_lock(&self.at).is_none_or(|at| at.complete);
-        // One that has left may have done its part before.
-        let works = |&pe: &usize| self.slot.pe.control().state(pe).departed().is_none();
-        let mut members = self.slot.members.iter().copied().filter(|_| !complete);
-        members.find(|pe| is_lost(*pe) && works(pe))
-    }
-
     /// A PE may arrive and leave. Its part of the phase counts as done, as it relays to the end.
     fn before_departure(&self) {
         let at = lock(&self.at);

@@ -403,14 +403,13 @@ impl<'a> Queue<'a> {
         };
         let look_to_the_end = || state().or_else(|| self.take_kept(before).then_some(HELD));
         // Where the wait fails, this PE keeps its claim and stays in the queue. The thread leaves
-        // its place to the PE's other waits; but after a death, when all waits for the lock fail.
+        // its place to the PE's other waits, unless all waits for the lock fail, as after a death.
         let state = match wait::paced_polling(self.pe, look) {
             Some(state) => state,
             None => {
                 let answer = self.terms(|terms| wait::until(self.pe, terms, look_to_the_end));
-                answer.inspect_err(|error| {
-                    let all_fail = matches!(**error, Error::PeerFailed { .. });
-                    self.abandoned_behind.set((!all_fail).then_some(before));
+                answer.inspect_err(|_| {
+                    self.abandoned_behind.set((!self.is_broken()).then_some(before));
                 })?
             }
         };
