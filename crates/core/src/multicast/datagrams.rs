@@ -12,6 +12,12 @@
 //! it is there. As all bytes of the log are received, no zeros are needed behind records. A reader
 //! that leaves says so in its line at the writer, by a signal.
 //!
+//! **A PE that finalises has left the channel**, though it may still have its end. A writer says
+//! that nothing follows, and stays until all readers that are there have everything, as nobody else
+//! can repair. So a writer that finalises is no failure to its readers before it is gone. A reader
+//! only says that it has left: its end alone writes to its ring, beyond what the program has
+//! consumed, so a block that is shown stays as it is.
+//!
 //! **In virtual time a PE polls only when it has a reason**, so each end says when it is due if
 //! nothing comes. A reader is due when it misses something; a writer, while it waits for room or
 //! for arrival. An end that waits for nothing is never due, so the simulator sees that a job is
@@ -26,8 +32,10 @@
 //! stopped job, hears nobody. And an end judges only behind a look at all that has come, anew each
 //! time: whoever is heard again is not silent any more.
 
+use super::finalised;
 use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
+use super::writer::silence;
 use crate::base::error::{Error, Result};
 use crate::base::shm;
 use crate::base::status::State;
@@ -175,8 +183,7 @@ pub(super) fn config(
         // Channel numbers are never reused.
         epoch: 0,
         readers,
-        // The rest of a larger ring is unused.
-        capacity: capacity.min(repair::wire::MOST_APART),
+        capacity,
         window: WINDOW_BYTES.min(capacity),
         datagram,
         timing,
@@ -244,11 +251,11 @@ pub(super) struct Sending {
     pub(super) limit: AtomicU64,
     /// The limit for which the writer waits, or has waited last.
     pub(super) wanted: AtomicU64,
-    /// Whether the channel goes on without readers that die.
-    pub(super) survives: bool,
     pub(super) complete: AtomicBool,
     /// The number of a silent reader, plus 1.
     pub(super) silent: AtomicU64,
+    /// Whether a reader may die.
+    pub(super) survive: bool,
     pub(super) work: Mutex<SendingWork>,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
@@ -257,11 +264,12 @@ pub(super) struct Sending {
 pub(super) struct SendingWork {
     pub(super) machine: repair::Writer,
     pub(super) link: Link,
-    /// The end of the log, and where that was when statuses were received last.
+    /// The end of the log.
     pub(super) end: u64,
-    pub(super) received_at: u64,
     /// The log has its last record.
     pub(super) ended: bool,
+    /// The end of the log when statuses were received last.
+    pub(super) received_at: u64,
     pub(super) repeats: Repeats,
 }
 
@@ -278,23 +286,27 @@ impl Sending {
 
     /// Sends the log, which is written up to `end`.
     pub(super) fn commit(&self, end: u64) {
-        self.commit_with(&mut lock(&self.work), end);
+        self.advance(&mut lock(&self.work), end);
     }
 
-    /// Publishes the last record.
+    /// Leaves the channel, with this last record, unless there is one.
     pub(super) fn end(&self, last: Header) {
         self.close(&mut lock(&self.work), last);
     }
 
-    /// Writes the last record, unless it stands there.
     fn close(&self, work: &mut SendingWork, last: Header) {
-        if !std::mem::replace(&mut work.ended, true) {
+        if !work.ended {
+            // It replaces the zero behind the last record.
             self.ring.set_word(work.end, last.to_word());
-            self.commit_with(work, work.end + 8);
+            self.advance(work, work.end + 8);
+            work.ended = true;
         }
     }
 
-    fn commit_with(&self, work: &mut SendingWork, end: u64) {
+    fn advance(&self, work: &mut SendingWork, end: u64) {
+        if work.ended {
+            return; // Another thread has finalised: readers are told that nothing follows.
+        }
         work.end = end;
         work.machine.commit(end);
         self.complete.store(false, Ordering::Relaxed);
@@ -304,6 +316,24 @@ impl Sending {
             let _all = self.receive(work);
         }
         self.send(work);
+    }
+
+    /// Goes on without readers that are gone or silent, in a PE that finalises.
+    fn drop_absent(&self, work: &mut SendingWork) {
+        let SendingWork { machine, link, .. } = work;
+        for (number, &(pe, _)) in self.readers.iter().enumerate() {
+            if matches!(self.pe.control().state(pe), State::Dead(_) | State::Done)
+                && !machine.is_dropped(number as u16)
+            {
+                machine.drop_reader(number as u16);
+            }
+        }
+        while let Some(number) = machine.silent(link.now(&self.pe)) {
+            if !self.survive {
+                self.pe.surface_later(silence(self.readers[usize::from(number)].0));
+            }
+            machine.drop_reader(number);
+        }
     }
 
     /// Whether all that are still readers have received the whole committed log.
@@ -407,33 +437,16 @@ impl Relay for Sending {
         if all { due } else { Some(at_once(&self.pe)) }
     }
 
-    /// The writer says that nothing follows, and stays until all readers have what it published:
-    /// no other PE can send that again.
     fn depart(&self) -> bool {
         let mut work = lock(&self.work);
         // Needed where the program still holds the end of the channel.
         self.close(&mut work, Header::End { broken: false });
+        // The next look receives the rest.
         let _all = self.receive(&mut work);
-        let is_gone =
-            |pe: usize| matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
-        let silent = work.machine.silent(work.link.clock.now(&self.pe));
-        for (number, &(pe, _)) in self.readers.iter().enumerate() {
-            let is_silent = silent == Some(number as u16);
-            if !work.machine.is_dropped(number as u16) && (is_silent || is_gone(pe)) {
-                if is_silent && !self.survives {
-                    self.pe.surface_later(silence(pe));
-                }
-                work.machine.drop_reader(number as u16);
-            }
-        }
+        self.drop_absent(&mut work);
         self.send(&mut work);
         !work.machine.is_complete()
     }
-}
-
-/// The error for a silent reader.
-pub(super) fn silence(pe: usize) -> Error {
-    Error::Silent { pe, after: Sending::dead_after(), call: None }
 }
 
 /// A reader's end.
@@ -444,9 +457,9 @@ pub(super) struct Receiving {
     pub(super) received: AtomicU64,
     pub(super) consumed: AtomicU64,
     pub(super) dropped: AtomicBool,
-    pub(super) silent: AtomicBool,
-    /// It has said that it has left.
+    /// This PE has left the channel. It may still have its end, if it has left the job.
     pub(super) left: AtomicBool,
+    pub(super) silent: AtomicBool,
     pub(super) work: Mutex<ReceivingWork>,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
@@ -474,8 +487,18 @@ impl Receiving {
         }
     }
 
-    pub(super) fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::Acquire)
+    /// Checks that this PE is still a reader.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] once it has left the job, [`Error::Dropped`].
+    pub(super) fn check(&self) -> Result<()> {
+        if self.left.load(Ordering::Acquire) {
+            return Err(finalised());
+        }
+        match self.dropped.load(Ordering::Acquire) {
+            true => Err(Error::Dropped { call: None }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn is_writer_silent(&self) -> bool {
@@ -493,7 +516,7 @@ impl Receiving {
     }
 
     pub(super) fn leave(&self) {
-        if !self.left.swap(true, Ordering::Relaxed) {
+        if !self.left.swap(true, Ordering::AcqRel) {
             self.upstream.add(&self.pe, LEFT);
         }
     }
@@ -510,8 +533,6 @@ impl Relay for Receiving {
         })
     }
 
-    /// A reader that finalises reads no more. A block that it is shown stays: it alone writes to
-    /// its ring, and only where there is room.
     fn depart(&self) -> bool {
         self.leave();
         false
@@ -553,6 +574,7 @@ impl Receiving {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::make::{Channel, MulticastOptions, Places};
+    use super::super::ring::Fragment;
     use super::*;
     use crate::job::Job;
     use std::collections::VecDeque;
@@ -665,25 +687,47 @@ mod tests {
         });
     }
 
+    /// The program has its end, and makes no call of it any more.
     #[test]
-    fn a_writer_that_finalises_stays_until_its_readers_have_the_end() {
+    fn a_writer_that_finalises_stays_until_all_has_come() {
         with_ends(|sending, receiving| {
-            assert!(sending.depart());
+            sending.ring.set_word(0, Header::Block { len: 8, part: Fragment::WHOLE }.to_word());
+            sending.commit(16);
+            assert!(sending.depart(), "nothing was heard of the reader");
+            receiving.relay();
+            let ring = lock(&receiving.work).ring;
+            assert!(receiving.has(&ring, 0) && receiving.has(&ring, 16));
+            let last = ring.decode(16, ring.word(16)).unwrap();
+            assert_eq!(last, Header::End { broken: false });
             while sending.depart() {
                 receiving.relay();
             }
-            assert_eq!(receiving.received.load(Ordering::Acquire), 8);
-            assert!(receiving.has(&sending.ring, 0));
+            // As a writer does that is dropped afterwards.
+            sending.end(Header::End { broken: true });
+            assert!(!sending.depart() && receiving.check().is_ok());
+            assert_eq!(lock(&sending.work).end, 24);
         });
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_that_finalises() {
+    fn a_writer_that_finalises_does_not_stay_for_a_silent_reader() {
+        with_ends(|sending, _| {
+            sending.commit(16);
+            while sending.depart() {}
+            let said = sending.pe.quiet_all().expect_err("the reader got nothing");
+            assert!(matches!(*said, Error::Silent { pe: 0, .. }), "{said}");
+        });
+    }
+
+    /// The program has its end, and reads no more.
+    #[test]
+    fn a_reader_that_finalises_has_left() {
         with_ends(|sending, receiving| {
-            sending.commit(8);
-            assert!(sending.depart());
+            sending.commit(16);
             assert!(!receiving.depart() && !receiving.depart());
-            assert!(!sending.depart());
+            assert!(sending.readers[0].1.has_left());
+            assert!(matches!(receiving.check(), Err(Error::Misuse { .. })));
+            assert!(!sending.depart(), "nobody is left who needs it");
         });
     }
 

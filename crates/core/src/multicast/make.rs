@@ -251,19 +251,23 @@ impl Job {
         options: &MulticastOptions,
     ) -> Result<Request> {
         self.check_channel::<T>(writer, readers)?;
-        let choice = numbered(self.choice(writer, readers, options)?, readers.len())?;
-        let capacity = options.capacity.unwrap_or(match choice {
-            Choice::Near => NEAR_CAPACITY_BYTES,
-            _ => CAPACITY_BYTES,
-        });
         let unit = align_of::<T>().max(8) as u64;
+        let ring = |default: usize| {
+            let capacity = options.capacity.unwrap_or(default);
+            let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
+            bytes.ok_or(Error::Overflow { index: capacity, size: 1, call: None })
+        };
+        let by_datagrams = ring(CAPACITY_BYTES)?;
+        let choice = self.choice(writer, readers, options, by_datagrams)?;
+        let bytes = match choice {
+            Choice::Near => ring(NEAR_CAPACITY_BYTES)?,
+            _ => by_datagrams,
+        };
         // Room to align the ring, as windows are aligned to less.
         let slack = if unit > LINE { unit } else { 0 };
         let before = LINE * (readers.len() as u64 + extra_lines(&choice));
-        let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
-        let whole = bytes.and_then(|bytes| bytes.checked_add(slack + before));
-        let overflow = Error::Overflow { index: capacity, size: 1, call: None };
-        let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
+        // `Ring::bytes` is far below the end of the numbers.
+        let whole = bytes + slack + before;
         Ok(Request { choice, unit, bytes, lines: whole.div_ceil(LINE) as usize })
     }
 
@@ -275,7 +279,8 @@ impl Job {
         readers: &[usize],
         places: &Places,
     ) -> Result<(Delivery, Means)> {
-        Ok(match choice {
+        // Behind the allocation: where there is too little memory, that is the error.
+        Ok(match limited(choice, readers.len(), places.bytes)? {
             Choice::Near => (Delivery::Near, Means::Memory),
             Choice::Tree => (Delivery::Tree, Means::Memory),
             Choice::Hosts { forced, plan } => {
@@ -284,18 +289,20 @@ impl Job {
                     None => (Delivery::Tree, Means::Memory),
                 }
             }
-            Choice::Network | Choice::Sockets(_) => {
+            choice @ (Choice::Network | Choice::Sockets(_)) => {
                 self.open(&choice, writer, readers, places.bytes)?
             }
         })
     }
 
     /// Chooses alike at all PEs: from the job's record, and from the fabric's offers to all.
+    /// `bytes`: of the ring, with datagrams.
     fn choice(
         &self,
         writer: usize,
         readers: &[usize],
         options: &MulticastOptions,
+        bytes: u64,
     ) -> Result<Choice> {
         let record = self.pe.record();
         let near = record.are_near(std::iter::once(writer).chain(readers.iter().copied()));
@@ -307,7 +314,7 @@ impl Job {
             Some(Forced::Tree) => Choice::Tree,
             Some(Forced::Sockets(group)) => Choice::Sockets(group),
             Some(Forced::Network) if self.pe.has_fabric() => Choice::Network,
-            None if count <= datagrams::MOST_READERS && network::wins(&self.pe, count) => {
+            None if beyond_datagrams(count, bytes).is_none() && network::wins(&self.pe, count) => {
                 Choice::Network
             }
             Some(Forced::Hosts) if between_hosts => Choice::Hosts { forced: true, plan },
@@ -350,7 +357,7 @@ impl Job {
         let Some(datagram) = agreed(&mosts)? else {
             return Ok((Delivery::Tree, Means::Memory));
         };
-        // `numbered` has checked that the number of readers fits.
+        // `limited` has checked that the number of readers fits.
         let config = datagrams::config(&self.pe, number, readers.len() as u16, bytes, datagram);
         let link = opened.flatten().map_or(Means::Memory, |(mut carrier, _)| {
             carrier.set_writer(address);
@@ -420,22 +427,36 @@ impl Request {
     }
 }
 
-/// Checks that datagrams, if chosen, can number so many readers.
-fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
-    match choice {
-        Choice::Network | Choice::Sockets(_) if readers > datagrams::MOST_READERS => {
-            Err(Error::Environment {
-                name: ENV_MULTICAST,
-                value: std::env::var(ENV_MULTICAST).unwrap_or_default(),
-                problem: format!(
-                    "asks for datagrams, which number at most {} readers, and there are {readers}",
-                    datagrams::MOST_READERS
-                ),
-                fix: "Use tree, or unset it",
-            })
-        }
-        choice => Ok(choice),
+/// What a channel has too much of for datagrams: so many readers, with rings of so many bytes.
+fn beyond_datagrams(readers: usize, bytes: u64) -> Option<String> {
+    let most_bytes = repair::wire::MOST_APART;
+    if readers > datagrams::MOST_READERS {
+        return Some(format!(
+            "asks for datagrams, which number at most {} readers, and there are {readers}",
+            datagrams::MOST_READERS
+        ));
     }
+    (bytes > most_bytes).then(|| {
+        format!(
+            "asks for datagrams, whose positions tell at most {most_bytes} bytes apart, and the channel's capacity takes {bytes}"
+        )
+    })
+}
+
+/// Checks that datagrams, if chosen, can carry the channel.
+fn limited(choice: Choice, readers: usize, bytes: u64) -> Result<Choice> {
+    let problem = match choice {
+        Choice::Network | Choice::Sockets(_) => beyond_datagrams(readers, bytes),
+        _ => None,
+    };
+    problem.map_or(Ok(choice), |problem| {
+        Err(Error::Environment {
+            name: ENV_MULTICAST,
+            value: std::env::var(ENV_MULTICAST).unwrap_or_default(),
+            problem,
+            fix: "Use tree, or unset it, or make the channel smaller",
+        })
+    })
 }
 
 /// The purpose of channels' groups. All PEs make the same channels in the same order, so one
@@ -591,13 +612,13 @@ impl Channel<'_> {
             wanted: AtomicU64::new(0),
             complete: AtomicBool::new(true),
             silent: AtomicU64::new(0),
-            survives: self.options.survives(),
+            survive: self.options.survive,
             work: Mutex::new(SendingWork {
                 machine,
                 link,
                 end: 0,
-                received_at: 0,
                 ended: false,
+                received_at: 0,
                 repeats: Repeats::default(),
             }),
             _window: self.window.clone(),
@@ -619,8 +640,8 @@ impl Channel<'_> {
             received: AtomicU64::new(0),
             consumed: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
-            silent: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             work: Mutex::new(ReceivingWork {
                 machine: repair::Reader::new(&link.config, number as u16, link.now(self.pe)),
                 ring: self.own_ring(),
@@ -805,15 +826,28 @@ mod tests {
 
     #[test]
     fn datagrams_number_their_readers_in_sixteen_bits() {
-        assert!(matches!(numbered(Choice::Network, 65_535), Ok(Choice::Network)));
+        let limited = |choice: Choice, readers: usize| limited(choice, readers, 4096);
+        assert!(matches!(limited(Choice::Network, 65_535), Ok(Choice::Network)));
         let refused =
-            numbered(Choice::Network, 65_536).expect_err("no number for the last").to_string();
+            limited(Choice::Network, 65_536).expect_err("no number for the last").to_string();
         assert!(
             refused.contains("at most 65535")
                 && refused.contains("65536")
                 && refused.contains("tree"),
             "{refused}"
         );
-        assert!(matches!(numbered(Choice::Tree, 65_536), Ok(Choice::Tree)));
+        assert!(matches!(limited(Choice::Tree, 65_536), Ok(Choice::Tree)));
+    }
+
+    /// Else the rest of the ring would be unused, and the longest blocks never had room.
+    #[test]
+    fn datagrams_serve_rings_whose_positions_they_tell_apart() {
+        let most = repair::wire::MOST_APART;
+        assert!(matches!(limited(Choice::Network, 2, most), Ok(Choice::Network)));
+        let refused = limited(Choice::Network, 2, 2 * most).expect_err("too long").to_string();
+        for said in ["2147483648 bytes", "4294967296", "capacity", "tree"] {
+            assert!(refused.contains(said), "{said}: {refused}");
+        }
+        assert!(matches!(limited(Choice::Tree, 2, 2 * most), Ok(Choice::Tree)));
     }
 }

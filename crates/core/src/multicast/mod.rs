@@ -223,6 +223,10 @@ fn no_reader() -> Error {
     Error::misuse("this PE is no reader of this multicast channel")
 }
 
+fn finalised() -> Error {
+    Error::misuse("this PE has finalised: it reads no more of its multicast channels")
+}
+
 enum End {
     Writer(Box<writer::Writer>),
     Reader(Box<reader::Reader>),

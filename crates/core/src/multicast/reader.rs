@@ -83,9 +83,7 @@ impl Reader {
                 if line.is_dropped() { Err(Error::Dropped { call: None }) } else { Ok(()) }
             }
             None => match &self.reporting {
-                Reporting::Datagrams(receiving) if receiving.is_dropped() => {
-                    Err(Error::Dropped { call: None })
-                }
+                Reporting::Datagrams(receiving) => receiving.check(),
                 Reporting::Node(node) | Reporting::Host { node, .. } => node.check(),
                 _ => Ok(()),
             },
@@ -237,13 +235,12 @@ impl Reader {
 
     #[inline]
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        // A writer that leaves says so in the ring. A PE that relays goes on with that until it is
-        // gone.
+        // A writer that leaves says so in the ring. A PE that relays, or that repairs, goes on with
+        // that until it is gone.
         let relays = |pe: usize| match &self.reporting {
             Reporting::Node(_) | Reporting::Host { .. } => {
                 pe != self.sources[0] || self.pe.control().state(pe) != State::Done
             }
-            // A writer that finalises stays until all have the end.
             Reporting::Datagrams(_) => {
                 pe != self.writer || self.pe.control().state(pe) == State::Finalizing
             }

@@ -45,10 +45,10 @@
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children: so
 //! none depends on another.
 
-use super::MulticastOptions;
 use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
-use crate::base::error::{Error, Result};
+use super::{MulticastOptions, finalised};
+use crate::base::error::Result;
 use crate::base::shm;
 use crate::base::status::State;
 use crate::base::{lock, try_lock};
@@ -159,9 +159,7 @@ impl Node {
     /// [`Error::Misuse`] once this PE has left the job.
     pub(super) fn check(&self) -> Result<()> {
         if self.left.load(Ordering::Acquire) {
-            return Err(Error::misuse(
-                "this PE has finalised: it reads no more of its multicast channels",
-            ));
+            return Err(finalised());
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The writer's end: room in the ring, records, and the progress of readers.
 
-use super::datagrams::{Sending, silence};
+use super::datagrams::Sending;
 use super::hosts::Cast;
 use super::position::{PositionLine, Upstream};
 use super::ring::{Fragment, Header, Ring};
@@ -69,6 +69,11 @@ pub(super) struct Peer {
     pub(super) line: PositionLine,
     /// The word that says that it was dropped.
     pub(super) dropped: Upstream,
+}
+
+/// The error for a silent reader.
+pub(super) fn silence(pe: usize) -> Error {
+    Error::Silent { pe, after: Sending::dead_after(), call: None }
 }
 
 /// Room for a record.
@@ -402,24 +407,23 @@ impl Drop for Writer {
         }
         // What a writer that panics has published may be less than it meant to.
         let last = Header::End { broken: unwinds() };
-        // It replaces the zero behind the last record.
-        let close = || self.ring.set_word(self.position, last.to_word());
         match &self.onward {
-            Onward::Here => {
-                close();
+            Onward::Hosts(cast) => {
+                cast.end(last);
                 self.wake_readers();
-            }
-            Onward::Tree(node) => {
-                close();
-                node.end();
             }
             Onward::Datagrams(sending) => {
                 sending.end(last);
                 self.wait_for_arrival();
             }
-            Onward::Hosts(cast) => {
-                cast.end(last);
+            // It replaces the zero behind the last record.
+            Onward::Here => {
+                self.ring.set_word(self.position, last.to_word());
                 self.wake_readers();
+            }
+            Onward::Tree(node) => {
+                self.ring.set_word(self.position, last.to_word());
+                node.end();
             }
         }
     }

@@ -20,6 +20,7 @@ on_every_fabric!(
     readers_leave,
     who_leaves_early_owes_the_others_nothing,
     whoever_is_done_leaves_the_job,
+    who_finalises_with_an_end_leaves_the_channel,
     the_writer_dies,
     a_reader_dies,
     a_block_that_fails_in_the_midst_was_never_published,
@@ -303,6 +304,38 @@ fn whoever_is_done_leaves_the_job(setup: Setup) {
                     Ok(())
                 }
             }
+        });
+    }
+}
+
+/// As above, but they still have their ends, or have leaked them. Where readers read in place, the
+/// writer has nothing that could tell it of that.
+fn who_finalises_with_an_end_leaves_the_channel(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5, 9]) {
+        run.job(|job| {
+            const BLOCKS: u64 = 300;
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            if in_place(&channel) {
+                return Ok(());
+            }
+            let mut buffer = Vec::new();
+            match job.pe() {
+                0 => (0..BLOCKS).try_for_each(|number| channel.publish(&[number; 20]))?,
+                pe if pe <= job.npes() / 2 => channel.recv(&mut buffer)?,
+                _ => {
+                    nap(Duration::from_millis(5));
+                    for number in 0..BLOCKS {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 20]);
+                    }
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed { .. })));
+                }
+            }
+            if job.npes() % 2 == 0 {
+                std::mem::forget(channel);
+                return Ok(());
+            }
+            job.finalize()
         });
     }
 }
