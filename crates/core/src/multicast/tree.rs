@@ -106,7 +106,7 @@ pub(super) struct Progress {
     pub(super) children: Vec<Child>,
     /// The position that the parent has been sent.
     pub(super) reported: u64,
-    /// Nothing is to be relayed to any child any more.
+    /// All children have been sent the end, or have said that they have left.
     pub(super) ended: bool,
     /// The program may refer to the next block in the ring.
     pub(super) shown: bool,
@@ -272,7 +272,7 @@ impl Node {
         } else {
             self.at.load(Ordering::Acquire)
         };
-        progress.ended = !progress.children.iter().any(|child| self.is_waiting(child));
+        progress.ended = progress.children.iter().all(|child| child.ended || child.line.has_left());
         let Some(upstream) = &self.upstream else { return };
         // T3.
         let least = progress.children.iter().map(|child| child.line.position()).fold(own, u64::min);
