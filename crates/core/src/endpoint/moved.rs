@@ -17,8 +17,8 @@ pub(crate) trait Relay: Send + Sync {
         false
     }
 
-    /// A PE to which or from which something is still to go, if that is lost: the fabric cannot
-    /// reach it, or it has left.
+    /// A lost PE from which this relay still needs something, or which still needs something of it.
+    /// Lost is a PE that the fabric cannot reach, or that has left.
     fn lacks(&self, _is_lost: &dyn Fn(usize) -> bool) -> Option<usize> {
         None
     }

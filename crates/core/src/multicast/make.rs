@@ -438,7 +438,7 @@ fn beyond_datagrams(readers: usize, bytes: u64) -> Option<String> {
     }
     (bytes > most_bytes).then(|| {
         format!(
-            "asks for datagrams, whose positions tell at most {most_bytes} bytes apart, and the channel's capacity takes {bytes}"
+            "asks for datagrams, which serve rings of at most {most_bytes} bytes, and the channel's capacity takes {bytes}"
         )
     })
 }

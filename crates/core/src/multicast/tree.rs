@@ -37,10 +37,10 @@
 //!   all puts are done before it overwrites any of them.
 //! * T7: *Nobody waits for ever where two PEs lose each other, though both live.* What a parent
 //!   and its child lack of each other, the end or a position, ends all waits of both
-//!   ([`Relay::lacks`]), also of one that has left the channel, and for its children only relays.
-//!   PEs further away are not told. They depend on one of the two: to its children a PE that
-//!   leaves without relaying the end is a failure (T4), to its parent one that has neither got the
-//!   end nor said that it has left. So a PE that finalises and lacks something leaves at once.
+//!   ([`Relay::lacks`]). So it does at a PE that has left the channel and only relays. PEs
+//!   further away are not told. They depend on one of the two: to its children a PE that leaves
+//!   without relaying the end is a failure (T4), to its parent one that has neither got the end
+//!   nor said that it has left. So a PE that finalises and lacks something leaves at once.
 //!
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children: so
 //! none depends on another.

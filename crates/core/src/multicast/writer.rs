@@ -306,7 +306,8 @@ impl Writer {
         // In a tree, a PE that finalises still relays, and says that it has left before it is gone.
         let relays = matches!(self.onward, Onward::Tree(_) | Onward::Hosts(_)) && !self.survive;
         let stays = |pe: usize| relays && self.pe.control().state(pe) != State::Done;
-        let left = |pe: usize| self.line_of(pe).is_none_or(|line| line.has_left() || stays(pe));
+        // The state comes first: who is gone has said so before.
+        let left = |pe: usize| self.line_of(pe).is_none_or(|line| stays(pe) || line.has_left());
         f(Terms::new(Awaiting::Channel { ends: &self.watched, done: &left }, patience))
     }
 

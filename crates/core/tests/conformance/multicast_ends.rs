@@ -4,7 +4,7 @@ use crate::failure::{blames, with_a_death};
 use crate::ground::nap;
 use crate::multicast::{others, reads_in_place, small, with_capacity};
 use crate::setup::{Dice, Meeting, SHUFFLED_SLOWLY, Setup, eventually};
-use memonet_core::{Cause, Delivery, Error, Multicast};
+use memonet_core::{Cause, Delivery, Error, Job, Multicast, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -283,27 +283,33 @@ fn readers_leave(setup: Setup) {
     }
 }
 
+/// The writer publishes, the first readers read one block, and the others begin late and read all,
+/// and then the end.
+fn some_are_done_early(job: &Job, channel: &mut Multicast<u64>) -> Result<()> {
+    const BLOCKS: u64 = 300;
+    let mut buffer = Vec::new();
+    match job.pe() {
+        0 => (0..BLOCKS).try_for_each(|number| channel.publish(&[number; 20])),
+        pe if pe <= job.npes() / 2 => channel.recv(&mut buffer),
+        _ => {
+            nap(Duration::from_millis(5));
+            for number in 0..BLOCKS {
+                channel.recv(&mut buffer)?;
+                assert_eq!(buffer, [number; 20]);
+            }
+            assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed { .. })));
+            Ok(())
+        }
+    }
+}
+
 /// The writer, and readers that have read enough, leave the job before the others have begun to
 /// read. These still get all blocks, and then the end.
 fn whoever_is_done_leaves_the_job(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 9]) {
         run.job(|job| {
-            const BLOCKS: u64 = 300;
             let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
-            let mut buffer = Vec::new();
-            match job.pe() {
-                0 => (0..BLOCKS).try_for_each(|number| channel.publish(&[number; 20])),
-                pe if pe <= job.npes() / 2 => channel.recv(&mut buffer),
-                _ => {
-                    nap(Duration::from_millis(5));
-                    for number in 0..BLOCKS {
-                        channel.recv(&mut buffer)?;
-                        assert_eq!(buffer, [number; 20]);
-                    }
-                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed { .. })));
-                    Ok(())
-                }
-            }
+            some_are_done_early(job, &mut channel)
         });
     }
 }
@@ -313,24 +319,11 @@ fn whoever_is_done_leaves_the_job(setup: Setup) {
 fn who_finalises_with_an_end_leaves_the_channel(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 9]) {
         run.job(|job| {
-            const BLOCKS: u64 = 300;
             let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
             if in_place(&channel) {
                 return Ok(());
             }
-            let mut buffer = Vec::new();
-            match job.pe() {
-                0 => (0..BLOCKS).try_for_each(|number| channel.publish(&[number; 20]))?,
-                pe if pe <= job.npes() / 2 => channel.recv(&mut buffer)?,
-                _ => {
-                    nap(Duration::from_millis(5));
-                    for number in 0..BLOCKS {
-                        channel.recv(&mut buffer)?;
-                        assert_eq!(buffer, [number; 20]);
-                    }
-                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed { .. })));
-                }
-            }
+            some_are_done_early(job, &mut channel)?;
             if job.npes() % 2 == 0 {
                 std::mem::forget(channel);
                 return Ok(());
