@@ -88,6 +88,15 @@ fn without_datagrams_there_is_the_tree() {
     }
 }
 
+/// The way of a channel is one that reaches all heads, whatever other networks there are.
+#[test]
+fn a_network_that_leads_nowhere_does_not_matter() {
+    let Some(hosts) = hosts(3) else { return };
+    (1..=3).for_each(|host| hosts.add_network(host));
+    check(&run(&hosts, &THREE), 6, "hosts");
+    check(&run(&hosts, &TWO), 4, "hosts");
+}
+
 /// Whoever waits for a host that is lost gets an error that names it.
 #[test]
 fn a_lost_host_is_named() {

@@ -192,6 +192,15 @@ impl Hosts {
         command
     }
 
+    /// Gives a host another address, on a network that reaches no other host.
+    pub fn add_network(&self, host: usize) {
+        let own = |words: &str| must(&mut self.in_network_of(self.inits[host - 1], words));
+        own("ip link add eth1 type veth peer name nowhere");
+        own(&format!("ip address add 10.79.0.{host}/24 dev eth1"));
+        own("ip link set nowhere up");
+        own("ip link set eth1 up");
+    }
+
     /// Takes a host's link away.
     pub fn cut(&self, host: usize) {
         self.on_switch(&format!("ip link set port{host} down"));

@@ -325,9 +325,11 @@ pub struct ReaderLine {
     pub dropped: u64,
     /// What lies below this has reached the reader's host. Written by the host's PE that receives.
     pub received: u64,
-    /// Not 0: the probes of the channel have reached that PE. Written by it.
+    /// The ways by which probes of the channel have reached that PE, as bits. Written by it.
     pub heard: u64,
-    _pad: [u64; 12],
+    /// Not 0: no more probes will come. Written by the writer, in the segment of that PE.
+    pub probed: u64,
+    _pad: [u64; 11],
 }
 
 /// Head of every segment.

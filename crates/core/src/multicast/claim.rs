@@ -7,7 +7,6 @@ use super::{End, Multicast, no_reader};
 use crate::base::error::{Call, Error, Result};
 use crate::base::shm::{self, Plain, zeroed};
 use crate::base::shows;
-use crate::endpoint::ending;
 use std::ops::{Deref, DerefMut};
 
 impl<T: Plain> Multicast<T> {
@@ -371,7 +370,7 @@ impl<'a, T: Plain> Claim<'a, T> {
         // The processor would finish all stores of the block before it counts an `Arc`.
         let call = Call::here("Claim::commit", writer.pe.me(), None);
         call.of(move || {
-            ending::refuse_child(&writer.pe)?;
+            writer.refuse_departed()?;
             let _call = writer.pe.begin(call.name, call.at, None);
             match memory {
                 Memory::InPlace(room, _) => {

@@ -224,7 +224,7 @@ fn no_reader() -> Error {
 }
 
 fn finalised() -> Error {
-    Error::misuse("this PE has finalised: it reads no more of its multicast channels")
+    Error::misuse("this PE has finalised, and so left its multicast channels")
 }
 
 enum End {
@@ -237,7 +237,7 @@ impl<T: Plain> Multicast<T> {
     #[inline]
     fn writer(&mut self) -> Result<&mut writer::Writer> {
         match &mut self.end {
-            End::Writer(writer) => ending::refuse_child(&writer.pe).map(|()| &mut **writer),
+            End::Writer(writer) => writer.refuse_departed().map(|()| &mut **writer),
             _ => Err(Error::misuse("this PE is not the writer of this multicast channel")),
         }
     }

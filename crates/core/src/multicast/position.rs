@@ -56,10 +56,16 @@ impl PositionLine {
         }
     }
 
-    /// Whether the channel's probes have reached the reader's host.
-    pub(super) fn has_heard(self) -> bool {
+    /// By which ways the channel's probes have reached the reader's host, as bits.
+    pub(super) fn heard(self) -> u64 {
         // SAFETY: as above.
-        unsafe { shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, heard)).cast()) != 0 }
+        unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, heard)).cast()) }
+    }
+
+    /// Whether no more probes will come.
+    pub(super) fn is_probed(self) -> bool {
+        // SAFETY: as above.
+        unsafe { shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, probed)).cast()) != 0 }
     }
 
     pub(super) fn has_left(self) -> bool {

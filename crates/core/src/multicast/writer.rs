@@ -1,6 +1,7 @@
 //! The writer's end: room in the ring, records, and the progress of readers.
 
 use super::datagrams::Sending;
+use super::finalised;
 use super::hosts::Cast;
 use super::position::{PositionLine, Upstream};
 use super::ring::{Fragment, Header, Ring};
@@ -90,6 +91,17 @@ impl Writer {
 
     pub(super) fn dropped(&self) -> &[usize] {
         &self.dropped
+    }
+
+    /// Refuses a process that is not the PE, and a PE that has told its readers, by finalising, that
+    /// nothing follows.
+    #[inline]
+    pub(super) fn refuse_departed(&self) -> Result<()> {
+        let cause = || self.pe.control().state(self.pe.me()).departed();
+        if !matches!(self.onward, Onward::Here) && cause() == Some(Cause::Finalized) {
+            return Err(finalised());
+        }
+        ending::refuse_child(&self.pe)
     }
 
     /// Waits for room for a record of `len` bytes, at most [`Ring::most`].

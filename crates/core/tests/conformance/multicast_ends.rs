@@ -328,7 +328,12 @@ fn who_finalises_with_an_end_leaves_the_channel(setup: Setup) {
                 std::mem::forget(channel);
                 return Ok(());
             }
-            job.finalize()
+            job.finalize()?;
+            if job.pe() == 0 {
+                let late = channel.publish(&[1]).expect_err("nobody would read it");
+                assert!(matches!(late, Error::Misuse { .. }), "{late}");
+            }
+            Ok(())
         });
     }
 }

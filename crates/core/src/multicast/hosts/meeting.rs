@@ -5,7 +5,10 @@
 //!    and writes the [`Invitation`] into its segment. *All meet.*
 //! 2. The heads get the invitation and join the group. *All meet.*
 //! 3. The writer sends probes again and again: by each way, as large as the interface takes, and as
-//!    small as every network takes. Each head publishes which have come. *All meet.*
+//!    small as every network takes. Each head tells the writer by which ways they come. Once there
+//!    is a way to all heads, the writer waits a little for earlier ways, and tells the heads to
+//!    stop. Only the writer can: two heads that stopped by themselves might have heard different
+//!    ways, though one way reaches both. Each head publishes which probes have come. *All meet.*
 //! 4. All PEs read what the heads have published. The first way by which probes have come to all
 //!    heads is that of the channel. If there is none, all take the tree.
 //!
@@ -38,6 +41,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// The time between two rounds of probes: a switch takes a while to learn who is of a group.
 const ROUND: Duration = Duration::from_millis(5);
+/// The rounds for the other ways, once one has reached all heads.
+const LATE_ROUNDS: u32 = 3;
 /// The time in which probes must have come: where they pass, the first round does it.
 const PROBING: Duration = Duration::from_millis(150);
 /// The time where datagrams are forced, so that their absence is an error.
@@ -243,7 +248,8 @@ impl Meeting<'_> {
 
     /// The offset of a head's line in every segment.
     fn line(&self, head: usize) -> u64 {
-        self.places.lines + LINE * self.numbers[head] as u64
+        let number = self.heads.iter().position(|&other| other == head);
+        self.places.lines + LINE * self.numbers[number.expect("one of the heads")] as u64
     }
 
     /// Step 1. Where the writer can send nothing, it invites nobody.
@@ -309,18 +315,32 @@ impl Meeting<'_> {
 
     /// Step 3, at the writer.
     fn probe(&self, seal: &Seal, ways: &mut [Sender]) -> Result<()> {
+        let sent = self.send_probes(seal, ways);
+        let stop =
+            |&head: &usize| self.tell(head, head, offset_of!(ReaderLine, probed), SignalOp::Set, 1);
+        self.heads.iter().map(stop).fold(sent, Result::and)
+    }
+
+    /// Sends probes until all ways have reached all heads, or no more can be expected to.
+    fn send_probes(&self, seal: &Seal, ways: &mut [Sender]) -> Result<()> {
         let limit = Limit::new(self.time);
-        let line = |head: usize| PositionLine(self.pe.local(self.line(head)));
-        let lines: Vec<PositionLine> = (0..self.heads.len()).map(line).collect();
-        while !limit.is_over(self.pe) {
+        let line = |&head: &usize| PositionLine(self.pe.local(self.line(head)));
+        let lines: Vec<PositionLine> = self.heads.iter().map(line).collect();
+        let all = all_of(ways.len() as u64);
+        let common = || lines.iter().fold(all, |common, line| common & line.heard());
+        let mut rounds_left = LATE_ROUNDS;
+        while rounds_left > 0 && !limit.is_over(self.pe) {
             for (number, way) in ways.iter_mut().enumerate() {
                 let mut datagram = vec![0; way.most];
                 seal.close(Place::Probe(number as u32), &mut datagram);
                 way.send(&datagram);
             }
-            let all = || lines.iter().all(|line| line.has_heard()).then_some(());
-            if self.wait(self.heads, &Limit::new(ROUND), all)?.is_some() {
+            let by_all_ways = || (common() == all).then_some(());
+            if self.wait(self.heads, &Limit::new(ROUND), by_all_ways)?.is_some() {
                 break;
+            }
+            if common() != 0 {
+                rounds_left -= 1;
             }
         }
         Ok(())
@@ -328,22 +348,41 @@ impl Meeting<'_> {
 
     /// Step 3, at a head. Gives which ways it has heard, as bits.
     fn listen(&self, seal: &Seal, receiver: &mut Receiver, ways: u64) -> Result<u64> {
-        let all = (1 << ways) - 1;
+        let me = self.pe.me();
+        let line = PositionLine(self.pe.local(self.line(me)));
+        let limit = Limit::new(self.time);
         let mut heard = 0;
-        let look = || {
-            while let Some(datagram) = receiver.receive() {
-                let is_probe = |place, _| matches!(place, Place::Probe(_));
-                if let Some((Place::Probe(way), _)) = seal.open(datagram, is_probe) {
-                    heard |= 1u64.checked_shl(way).unwrap_or(0);
+        loop {
+            let mut new = 0;
+            let look = || {
+                let over = line.is_probed();
+                while let Some(datagram) = receiver.receive() {
+                    let is_probe = |place, _| matches!(place, Place::Probe(_));
+                    if let Some((Place::Probe(way), _)) = seal.open(datagram, is_probe) {
+                        new |= 1u64.checked_shl(way).unwrap_or(0) & all_of(ways) & !heard;
+                    }
                 }
+                (over || new != 0).then_some(over)
+            };
+            let over = self.wait(&[self.writer], &limit, look)?.unwrap_or(true);
+            if new != 0 {
+                heard |= new;
+                self.tell(self.writer, me, offset_of!(ReaderLine, heard), SignalOp::Add, new)?;
             }
-            (heard & all == all).then_some(())
-        };
-        self.wait(&[self.writer], &Limit::new(self.time), look)?;
-        let me = self.heads.iter().position(|&head| head == self.pe.me());
-        let line = self.line(me.expect("a head listens"));
-        let word = self.pe.route(self.writer, line + offset_of!(ReaderLine, heard) as u64);
-        word.signal(self.pe, self.writer, SignalOp::Set, 1)?;
-        Ok(heard)
+            if over || heard == all_of(ways) {
+                return Ok(heard);
+            }
+        }
     }
+
+    /// Changes a word of `head`'s line in a PE's segment.
+    fn tell(&self, pe: usize, head: usize, word: usize, op: SignalOp, value: u64) -> Result<()> {
+        let word = self.pe.route(pe, self.line(head) + word as u64);
+        Ok(word.signal(self.pe, pe, op, value)?)
+    }
+}
+
+/// The bits of so many ways, at most twice [`MOST_ADDRESSES`].
+fn all_of(ways: u64) -> u64 {
+    (1 << ways) - 1
 }
