@@ -133,9 +133,10 @@ fn list_settings() -> Result<ExitCode> {
 
 /// Explains the table of ways.
 const LEGEND: &str = "
-  line    stored into a cache line of each member that needs it, together with the sender's arrival
-  eager   published in the sender's eager buffer, where members read it; through a fabric, put there
-  direct  between the members' windows, after their owners arrive and before they leave
+  line       stored into a cache line of each member that needs it, together with the sender's arrival
+  published  in the sender's eager buffer, where members read it; `eager` forces it, and through a
+             fabric has data put there
+  direct     between the members' windows, after their owners arrive and before they leave
 
 Where a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more
 members uses multicast instead of `direct`, once the team has broadcast so many bytes in all.
@@ -153,7 +154,7 @@ fn collectives() -> Result<ExitCode> {
     );
     let sizes: String = SIZES
         .iter()
-        .map(|&bytes| format!("{:>9}", size(bytes as u64).replace("bytes", "B")))
+        .map(|&bytes| format!("{:>11}", size(bytes as u64).replace("bytes", "B")))
         .collect();
     println!("  PEs  barrier        {sizes}  (from each member)");
     for npes in [2, 4, 8, 16, 32] {
@@ -161,7 +162,7 @@ fn collectives() -> Result<ExitCode> {
             let team = job.world();
             let ways: String = SIZES
                 .iter()
-                .map(|&bytes| format!("{:>9}", team.collective_algorithm(bytes).to_string()))
+                .map(|&bytes| format!("{:>11}", team.collective_algorithm(bytes).to_string()))
                 .collect();
             let network = match team.most_in_network() {
                 0 => String::new(),

@@ -97,7 +97,7 @@ def _by_name(function):
         f"other processes cannot import {getattr(function, '__qualname__', function)!s}, as it is "
         "defined in a notebook, in the program itself, or in another function: pip install "
         "cloudpickle, or move it to a module"
-    )
+    ) from None
 
 
 # Seconds in which a job ends its PEs, before it is killed.

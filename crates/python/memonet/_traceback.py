@@ -7,6 +7,7 @@ and has its traceback.
 """
 
 import _signal  # what `signal` wraps: importing that takes long, and a Ctrl-C may come meanwhile
+import io
 import os
 import sys
 
@@ -31,9 +32,18 @@ def _ends(kind, raised, trace):
             _signal.signal(_signal.SIGINT, before)
 
 
-def _print(kind, raised, trace):
-    import traceback
+def _text(kind, raised, trace):
+    """What the interpreter would print. The module `traceback` is not imported here: that evaluates
+    text, after which the interpreter does not know any more that a Ctrl-C ends the process."""
+    before, sys.stderr = sys.stderr, io.StringIO()
+    try:
+        sys.__excepthook__(kind, raised, trace)
+        return sys.stderr.getvalue()
+    finally:
+        sys.stderr = before
 
+
+def _print(kind, raised, trace):
     try:
         sys.stdout.flush()
     except (AttributeError, OSError, ValueError):
@@ -44,12 +54,12 @@ def _print(kind, raised, trace):
     goes_on = os.environ.get("MEMONET_KEEP_GOING") == "1"
     if isinstance(raised, PeerFailed) and raised._is_reported and hidden is not None:
         # The death only met what this exception began, in a `finally` or at the end of a `with`.
-        text = "".join(traceback.format_exception(hidden))
+        text = _text(type(hidden), hidden, hidden.__traceback__)
     elif isinstance(raised, PeerFailed) and raised._is_reported and not goes_on:
         is_told = any(name in os.environ for name in _OF_LAUNCHER)
         text = "" if is_told else f"memonet: this PE ends, as {raised}\n"
     else:
-        text = "".join(traceback.format_exception(kind, raised, trace))
+        text = _text(kind, raised, trace)
     if text and sys.stderr is not None:
         # At once, so that lines of several PEs do not mix.
         sys.stderr.write(text)

@@ -434,6 +434,15 @@ def test_other_ends_have_tracebacks(run_near):
     assert "own hook" in said and "Traceback" not in said, said
 
 
+def test_a_ctrl_c_ends_the_process_as_without_this_module():
+    def ended(first):
+        program = f"{first}; raise KeyboardInterrupt"
+        return subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+
+    plain, ours = ended("pass"), ended("import memonet; memonet.init()")
+    assert ours.returncode == plain.returncode and ours.stderr == plain.stderr, ours
+
+
 def test_pes_of_a_job_that_goes_on_say_why_they_end(run_near):
     def body(job):
         job.barrier()

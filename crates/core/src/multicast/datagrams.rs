@@ -31,6 +31,11 @@
 //! stands still while the end does not listen ([`ListeningClock`]): a program that computes, or a
 //! stopped job, hears nobody. And an end judges only behind a look at all that has come, anew each
 //! time: whoever is heard again is not silent any more.
+//!
+//! **A reader that is lost holds up nobody**, whatever the writer does meanwhile: any of its waits
+//! drops a reader that has died, or on a channel that survives readers, is silent. The writer is
+//! told when it publishes next. Where a death is to end the channel, it finds no more room, and the
+//! wait for that names the dead.
 
 use super::finalised;
 use super::position::{LEFT, PositionLine, Upstream};
@@ -252,8 +257,10 @@ pub(super) struct Sending {
     /// The limit for which the writer waits, or has waited last.
     pub(super) wanted: AtomicU64,
     pub(super) complete: AtomicBool,
-    /// The number of a silent reader, plus 1.
+    /// The number of a silent reader, plus 1. Where readers may die, it is lost instead.
     pub(super) silent: AtomicU64,
+    /// Whether the writer has to be told of [`SendingWork::lost`].
+    pub(super) has_lost: AtomicBool,
     /// Whether a reader may die.
     pub(super) survive: bool,
     pub(super) work: Mutex<SendingWork>,
@@ -270,6 +277,10 @@ pub(super) struct SendingWork {
     pub(super) ended: bool,
     /// The end of the log when statuses were received last.
     pub(super) received_at: u64,
+    /// Readers that were dropped, of which the writer does not know.
+    pub(super) lost: Vec<usize>,
+    /// A death has ended the channel: the writer gets no more room.
+    pub(super) broken: bool,
     pub(super) repeats: Repeats,
 }
 
@@ -360,10 +371,34 @@ impl Sending {
     pub(super) fn forget(&self, pe: usize) {
         if let Some(number) = self.readers.iter().position(|&(reader, _)| reader == pe) {
             let mut work = lock(&self.work);
-            work.machine.drop_reader(number as u16);
-            self.silent.store(0, Ordering::Release);
-            self.send(&mut work);
+            if !work.machine.is_dropped(number as u16) {
+                work.machine.drop_reader(number as u16);
+                self.silent.store(0, Ordering::Release);
+                self.send(&mut work);
+            }
         }
+    }
+
+    /// The readers that were lost since the last call.
+    pub(super) fn take_lost(&self) -> Vec<usize> {
+        match self.has_lost.swap(false, Ordering::Relaxed) {
+            true => std::mem::take(&mut lock(&self.work).lost),
+            false => Vec::new(),
+        }
+    }
+
+    /// Drops a reader that has died, or is silent.
+    fn lose(&self, work: &mut SendingWork, number: u16) {
+        work.machine.drop_reader(number);
+        if self.survive {
+            work.lost.push(self.readers[usize::from(number)].0);
+            self.has_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a reader has left the channel.
+    pub(super) fn has_left(&self, pe: usize) -> bool {
+        self.readers.iter().any(|&(reader, line)| reader == pe && line.has_left())
     }
 
     /// The slowest reader, if it does not allow to write up to `end`.
@@ -377,18 +412,31 @@ impl Sending {
     fn receive(&self, work: &mut SendingWork) -> bool {
         work.link.clock.look(&self.pe);
         let all = self.receive_statuses(work);
-        let silent = work.machine.silent(work.link.clock.now(&self.pe));
+        let mut silent = work.machine.silent(work.link.clock.now(&self.pe));
+        while let Some(number) = silent.filter(|_| self.survive) {
+            self.lose(work, number);
+            silent = work.machine.silent(work.link.clock.now(&self.pe));
+        }
         self.silent.store(silent.map_or(0, |silent| u64::from(silent) + 1), Ordering::Release);
         all
     }
 
     fn receive_statuses(&self, work: &mut SendingWork) -> bool {
-        let SendingWork { machine, link, .. } = work;
-        for (number, (_, line)) in self.readers.iter().enumerate() {
-            if line.has_left() && !machine.is_dropped(number as u16) {
-                machine.drop_reader(number as u16);
+        for (number, &(pe, line)) in self.readers.iter().enumerate() {
+            let number = number as u16;
+            if work.machine.is_dropped(number) {
+                continue;
+            }
+            // The state comes first: who is gone has said before that it has left.
+            let has_died = matches!(self.pe.control().state(pe), State::Dead(_));
+            if line.has_left() {
+                work.machine.drop_reader(number);
+            } else if has_died {
+                work.broken |= !self.survive;
+                self.lose(work, number);
             }
         }
+        let SendingWork { machine, link, .. } = work;
         // A refused datagram changes nothing, and any host may have sent it: not an error.
         let Link { clock, carrier, .. } = link;
         let mut take = |datagram: &[u8]| {
@@ -409,7 +457,7 @@ impl Sending {
 
     /// Sends the datagrams that are due. Gives the time of the next one if nothing comes.
     fn send(&self, work: &mut SendingWork) -> Option<Due> {
-        let SendingWork { machine, link, repeats, .. } = work;
+        let SendingWork { machine, link, repeats, broken, .. } = work;
         while let Some(outgoing) = machine.next(link.clock.now(&self.pe), &self.ring, &mut link.out)
         {
             if let Err(error) = link.carrier.send(&link.out[..outgoing.len], outgoing.to) {
@@ -421,7 +469,9 @@ impl Sending {
             self.pe.surface_later(error);
             return None;
         }
-        self.limit.store(machine.limit(), Ordering::Release);
+        if !*broken {
+            self.limit.store(machine.limit(), Ordering::Release);
+        }
         self.complete.store(machine.is_complete(), Ordering::Release);
         let waits = !machine.is_complete() || machine.limit() < self.wanted.load(Ordering::Relaxed);
         waits.then(|| repeats.due(machine.deadline(), machine.learnt()))
@@ -440,7 +490,7 @@ impl Relay for Sending {
     fn depart(&self) -> bool {
         let mut work = lock(&self.work);
         // Needed where the program still holds the end of the channel.
-        self.close(&mut work, Header::End { broken: false });
+        self.close(&mut work, Header::End { failed: None });
         // The next look receives the rest.
         let _all = self.receive(&mut work);
         self.drop_absent(&mut work);
@@ -698,12 +748,12 @@ mod tests {
             let ring = lock(&receiving.work).ring;
             assert!(receiving.has(&ring, 0) && receiving.has(&ring, 16));
             let last = ring.decode(16, ring.word(16)).unwrap();
-            assert_eq!(last, Header::End { broken: false });
+            assert_eq!(last, Header::End { failed: None });
             while sending.depart() {
                 receiving.relay();
             }
             // As a writer does that is dropped afterwards.
-            sending.end(Header::End { broken: true });
+            sending.end(Header::End { failed: Some(0) });
             assert!(!sending.depart() && receiving.check().is_ok());
             assert_eq!(lock(&sending.work).end, 24);
         });

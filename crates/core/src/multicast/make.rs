@@ -612,6 +612,7 @@ impl Channel<'_> {
             wanted: AtomicU64::new(0),
             complete: AtomicBool::new(true),
             silent: AtomicU64::new(0),
+            has_lost: AtomicBool::new(false),
             survive: self.options.survive,
             work: Mutex::new(SendingWork {
                 machine,
@@ -619,6 +620,8 @@ impl Channel<'_> {
                 end: 0,
                 ended: false,
                 received_at: 0,
+                lost: Vec::new(),
+                broken: false,
                 repeats: Repeats::default(),
             }),
             _window: self.window.clone(),

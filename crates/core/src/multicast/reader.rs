@@ -3,7 +3,7 @@
 use super::datagrams::{Receiving, Sending};
 use super::hosts::Head;
 use super::position::{LEFT, PositionLine};
-use super::ring::{Fragment, Header, Ring};
+use super::ring::{Fragment, Header, Ring, written_over};
 use super::stream::Gather;
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
@@ -132,17 +132,22 @@ impl Reader {
             match self.ring.decode(self.position, word)? {
                 Header::Block { len, part } => return Ok(Some(Record { len, part })),
                 Header::Padding { len } => self.position += len as u64,
-                Header::End { broken } => return Err(self.end(broken)),
+                Header::End { failed } => return Err(self.end(failed)),
             }
         }
     }
 
     /// The error behind the last block.
     #[cold]
-    fn end(&self, broken: bool) -> Error {
-        match broken {
-            false => Error::Closed { call: None },
-            true => self.pe.failed(self.writer, Cause::Panic),
+    fn end(&self, failed: Option<usize>) -> Error {
+        match failed {
+            None => Error::Closed { call: None },
+            Some(pe) if pe == self.writer => self.pe.failed(pe, Cause::Panic),
+            Some(pe) if pe < self.pe.npes() => {
+                let cause = self.pe.control().state(pe).departed();
+                self.pe.failed(pe, cause.unwrap_or(Cause::Unreachable))
+            }
+            Some(_) => written_over(),
         }
     }
 

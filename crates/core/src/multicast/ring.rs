@@ -19,12 +19,13 @@
 //! | `len << 3 \| 4` | a whole block of `len` bytes |
 //! | `len << 3 \| 5` | padding: the next record is `len` bytes further on, at the start of the ring |
 //! | `6` | the writer has left: nothing follows |
-//! | `7` | the writer has panicked: nothing follows |
+//! | `pe << 3 \| 7` | that PE has failed, the writer by a panic, or a reader: nothing follows |
 //!
 //! A writer may give up a block before its last part. A reader discards the parts of such a block
 //! when the next block begins.
 
 use crate::base::error::{Error, Result};
+use crate::base::layout::MAX_PES;
 use crate::base::shm;
 use std::cmp::Ordering;
 
@@ -60,8 +61,8 @@ pub(super) enum Header {
     Block { len: usize, part: Fragment },
     /// Bytes to skip.
     Padding { len: usize },
-    /// Nothing follows. The log is whole, unless the writer has panicked.
-    End { broken: bool },
+    /// Nothing follows. The log is whole, unless a PE has failed.
+    End { failed: Option<usize> },
 }
 
 impl Header {
@@ -77,8 +78,8 @@ impl Header {
                 (len as u64) << 3 | kind
             }
             Header::Padding { len } => (len as u64) << 3 | PADDING,
-            Header::End { broken: false } => END,
-            Header::End { broken: true } => BROKEN,
+            Header::End { failed: None } => END,
+            Header::End { failed: Some(pe) } => (pe as u64) << 3 | BROKEN,
         }
     }
 }
@@ -235,12 +236,18 @@ impl Ring {
                 })
             }
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
-            kind @ (END | BROKEN) if len == 0 => Ok(Header::End { broken: kind == BROKEN }),
-            _ => Err(Error::misuse(
-                "the ring of a multicast channel was written over: something stored to memory that is not its own",
-            )),
+            END if len == 0 => Ok(Header::End { failed: None }),
+            BROKEN if len < MAX_PES as u64 => Ok(Header::End { failed: Some(len as usize) }),
+            _ => Err(written_over()),
         }
     }
+}
+
+/// The error for words that no writer stores.
+pub(super) fn written_over() -> Error {
+    Error::misuse(
+        "the ring of a multicast channel was written over: something stored to memory that is not its own",
+    )
 }
 
 #[cfg(all(test, not(loom)))]

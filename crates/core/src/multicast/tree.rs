@@ -382,7 +382,7 @@ impl Relay for Node {
         let last = self.at.load(Ordering::Acquire);
         if self.upstream.is_none() && self.ring.word(last) == 0 {
             // The program still holds the end of the channel.
-            self.ring.set_word(last, Header::End { broken: false }.to_word());
+            self.ring.set_word(last, Header::End { failed: None }.to_word());
         }
         self.work(&mut progress, true);
         let needed = self.is_needed(&progress);

@@ -128,7 +128,7 @@ impl Writer {
                 self.pe.wake_written();
                 polling::has_looked(&self.pe, false);
                 if let Some(pe) = self.silent() {
-                    return self.outlive(pe).map(|()| None);
+                    return Err(silence(pe));
                 }
                 return match self.with_terms(Patience::Forever, |terms| terms.departed(&self.pe)) {
                     Some(error) => self.survive(error).map(|()| None),
@@ -219,7 +219,11 @@ impl Writer {
         match &self.onward {
             Onward::Here => self.wake_readers(),
             Onward::Tree(node) => node.advance(end, true),
-            Onward::Datagrams(sending) => sending.commit(end),
+            Onward::Datagrams(sending) => {
+                sending.commit(end);
+                let lost = sending.take_lost();
+                lost.into_iter().for_each(|pe| self.forget(pe));
+            }
             Onward::Hosts(cast) => {
                 cast.commit(end);
                 self.wake_readers();
@@ -280,28 +284,19 @@ impl Writer {
                     self.limit = limit;
                     return Ok(());
                 }
-                Ok(Err(pe)) => self.outlive(pe)?,
+                Ok(Err(pe)) => return Err(silence(pe)),
                 Err(Error::Timeout { .. }) => self.drop_slow(end),
                 Err(error) => self.survive(error)?,
             }
         }
     }
 
-    /// A silent reader.
+    /// A silent reader, where none may die.
     fn silent(&self) -> Option<usize> {
         match &self.onward {
             Onward::Datagrams(sending) => sending.silent(),
             _ => None,
         }
-    }
-
-    /// Goes on without a silent reader, where that is allowed.
-    fn outlive(&mut self, pe: usize) -> Result<()> {
-        if !self.survive {
-            return Err(silence(pe));
-        }
-        self.forget(pe);
-        Ok(())
     }
 
     /// The line of a PE that reports its position to this one.
@@ -347,6 +342,9 @@ impl Writer {
     }
 
     fn forget(&mut self, pe: usize) {
+        if !self.watched.contains(&pe) {
+            return;
+        }
         self.readers.retain(|reader| reader.pe != pe);
         self.watched.retain(|&watched| watched != pe);
         self.dropped.push(pe);
@@ -373,7 +371,10 @@ impl Writer {
             // A reader that has finalised may still be reading. The writer waits until it drops its
             // end.
             Error::PeerFailed { pe, cause, .. }
-                if self.survive && cause != Cause::Finalized && self.reads_no_more(pe) =>
+                if self.survive
+                    && self.watched.contains(&pe)
+                    && cause != Cause::Finalized
+                    && self.reads_no_more(pe) =>
             {
                 self.forget(pe);
                 Ok(())
@@ -384,6 +385,18 @@ impl Writer {
 }
 
 impl Writer {
+    /// A reader that has died, where that ends the channel.
+    fn dead_reader(&self) -> Option<usize> {
+        let has_left = |pe: usize| match &self.onward {
+            Onward::Datagrams(sending) => sending.has_left(pe),
+            _ => self.line_of(pe).is_some_and(PositionLine::has_left),
+        };
+        // The state comes first: who is gone has said before that it has left.
+        let has_died =
+            |&pe: &usize| matches!(self.pe.control().state(pe), State::Dead(_)) && !has_left(pe);
+        self.watched.iter().copied().find(has_died).filter(|_| !self.survive)
+    }
+
     /// Waits until all that are still readers have received everything: no other PE can send again
     /// what they miss. A writer that panics does so for a second: it may be about to die.
     fn wait_for_arrival(&mut self) {
@@ -401,12 +414,10 @@ impl Writer {
                 Ok(None) => {}
                 Err(Error::Timeout { .. }) => return,
                 Ok(Some(pe)) => {
-                    if !self.survive {
-                        self.pe.surface_later(silence(pe));
-                    }
+                    self.pe.surface_later(silence(pe));
                     self.forget(pe);
                 }
-                Err(Error::PeerFailed { pe, .. }) => self.forget(pe),
+                Err(Error::PeerFailed { pe, .. }) if self.watched.contains(&pe) => self.forget(pe),
                 Err(error) => return self.pe.surface_later(error),
             }
         }
@@ -418,8 +429,10 @@ impl Drop for Writer {
         if ending::refuse_child(&self.pe).is_err() {
             return;
         }
-        // What a writer that panics has published may be less than it meant to.
-        let last = Header::End { broken: unwinds() };
+        // What a writer that panics has published may be less than it meant to. So may what it has
+        // published without a reader.
+        let failed = if unwinds() { Some(self.pe.me()) } else { self.dead_reader() };
+        let last = Header::End { failed };
         match &self.onward {
             Onward::Hosts(cast) => {
                 cast.end(last);

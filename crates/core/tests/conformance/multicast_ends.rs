@@ -4,7 +4,7 @@ use crate::failure::{blames, with_a_death};
 use crate::ground::nap;
 use crate::multicast::{others, reads_in_place, small, with_capacity};
 use crate::setup::{Dice, Meeting, SHUFFLED_SLOWLY, Setup, eventually};
-use memonet_core::{Cause, Delivery, Error, Job, Multicast, Result};
+use memonet_core::{Cause, Cmp, Delivery, Error, Job, Multicast, Result, SignalOp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,8 @@ on_every_fabric!(
     the_writer_dies,
     a_reader_dies,
     a_block_that_fails_in_the_midst_was_never_published,
-    readers_may_die;
+    readers_may_die,
+    a_lost_reader_holds_up_nobody;
     with threads of their own:
     a_peek_outlives_its_pe,
     a_peek_outlives_finalising,
@@ -447,7 +448,13 @@ fn a_reader_dies(setup: Setup) {
                     blames(ended, victim, Cause::Panic, "try_claim");
                 } else {
                     // Any block may come; no other PE leaves before the writer does.
-                    while channel.recv(&mut buffer).is_ok() {}
+                    let ended = loop {
+                        let ended = channel.recv(&mut buffer);
+                        if ended.is_err() {
+                            break ended;
+                        }
+                    };
+                    blames(ended, victim, Cause::Panic, "recv");
                 }
                 Ok(())
             },
@@ -545,6 +552,50 @@ fn readers_may_die(setup: Setup) {
                 // readers have everything.
                 *slot = None;
                 done.meet();
+                Ok(())
+            },
+        );
+    }
+}
+
+/// The writer waits for other things than room: for each block, until the others have it.
+fn a_lost_reader_holds_up_nobody(setup: Setup) {
+    const BLOCKS: u64 = 250;
+    for run in setup.runs(&[3, 5]) {
+        let victim = 1;
+        with_a_death(
+            run,
+            victim,
+            |job| {
+                let options = with_capacity(1 << 20).survive_readers(true);
+                let channel = job.multicast::<u64>(0, &others(job, 0), options)?;
+                Ok((std::sync::Mutex::new(channel), job.window::<u64>(job.npes())?))
+            },
+            |_, (channel, _)| {
+                // As in `readers_may_die`.
+                if !in_place(&channel.lock().unwrap()) {
+                    std::mem::forget(channel);
+                }
+                Ok(())
+            },
+            move |job, (channel, got)| {
+                let (mut channel, me) = (channel.lock().unwrap(), job.pe());
+                let living: Vec<usize> = (2..job.npes()).collect();
+                let mut buffer = Vec::new();
+                for number in 1..=BLOCKS {
+                    if me == 0 {
+                        channel.publish(&[number; 100])?;
+                        for &reader in &living {
+                            got.wait().depends_on(&living).until(reader, Cmp::Ge, number)?;
+                        }
+                    } else {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 100]);
+                        got.signal(0, me, SignalOp::Add, 1)?;
+                    }
+                }
+                let dropped = channel.dropped();
+                assert!(dropped.is_empty() || dropped == [victim], "{dropped:?}");
                 Ok(())
             },
         );

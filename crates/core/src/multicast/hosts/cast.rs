@@ -166,7 +166,7 @@ impl Relay for Cast {
 
     fn depart(&self) -> bool {
         // Needed where the program still holds the end of the channel.
-        self.close(&mut lock(&self.work), Header::End { broken: false });
+        self.close(&mut lock(&self.work), Header::End { failed: None });
         self.is_needed()
     }
 }
