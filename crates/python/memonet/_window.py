@@ -6,6 +6,11 @@ from ._memonet import Team, Window
 
 
 def _count(source, start, count):
+    if not isinstance(source, Window):
+        raise TypeError(
+            f"the source is a window, not {type(source).__name__}: `start` and `count` say which "
+            "part of it"
+        )
     if count is not None:
         return count
     first = source._element(start)

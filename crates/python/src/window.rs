@@ -398,8 +398,12 @@ fn numbers_or_none(values: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
 
 /// A time limit in seconds.
 pub fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| value_error(format!("{seconds} seconds are no time limit")))
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) => Ok(duration),
+        // More than a Duration holds.
+        Err(_) if seconds > 0.0 => Ok(Duration::MAX),
+        Err(_) => Err(value_error(format!("{seconds} seconds are no time limit"))),
+    }
 }
 
 /// As [`number`], where a program may say nothing.

@@ -109,6 +109,7 @@ def test_ctrl_c_ends_every_kind_of_wait(run):
             except memonet.Error as error:
                 # What was interrupted before has made the world's barrier unusable.
                 assert number >= len(waits) - 2, (number, error)
+                assert "was interrupted" in str(error), error
                 try:
                     time.sleep(10)
                     raise AssertionError("no signal came")

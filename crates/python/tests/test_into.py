@@ -103,6 +103,10 @@ def test_dtypes_of_one_size_differ():
                     call()
         with pytest.raises(TypeError, match="one dtype"):
             job.window(1, "?").put_nbi(0, 0, job.window(1, "u1"))
+        for source in (np.zeros(2), pairs.span(0, 1)):
+            for call in (lambda: big.put_nbi(0, 0, source), lambda: memonet.transfer(big, 0, 0, source)):
+                with pytest.raises(TypeError, match="the source is a window, not"):
+                    call()
         again = job.window(2, np.dtype(">f8"))
         memonet.transfer(again, 0, 0, big).free()
 

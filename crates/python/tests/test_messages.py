@@ -151,8 +151,11 @@ def test_mistakes():
                 call(1)
             with pytest.raises(memonet.OutOfBounds, match="from 0 on"):
                 call(-1)
-        with pytest.raises(ValueError, match="no time limit"):
-            messages.recv(timeout=-1.0)
+        for none in (-1.0, float("nan")):
+            with pytest.raises(ValueError, match="no time limit"):
+                messages.recv(timeout=none)
+        messages.send(0, b"1")
+        messages.recv(timeout=float("inf"))
         with pytest.raises(memonet.Error, match="depth of 0"):
             memonet.Messages(job, 4, 0)
         with pytest.raises(memonet.OutOfMemory):

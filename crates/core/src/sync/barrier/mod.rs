@@ -494,11 +494,24 @@ impl Barrier {
     fn exclusively<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
         ending::refuse_child(&self.slot.pe)?;
         if !self.take() {
-            return Err(two_threads());
+            return Err(self.is_taken());
         }
         let result = f();
         self.busy.store(false, Ordering::Release);
         result
+    }
+
+    /// The error where [`take`](Self::take) fails.
+    #[cold]
+    fn is_taken(&self) -> Box<Error> {
+        Box::new(Error::misuse(match self.lost.load(Ordering::Relaxed) {
+            true => {
+                "a collective call or barrier of this team was interrupted, so its members do not agree on the next one: this PE can use the team no more"
+            }
+            false => {
+                "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team: this PE can use the team no more"
+            }
+        }))
     }
 
     /// Marks the barrier as busy; false where it is already. A process of one thread needs no
@@ -521,7 +534,7 @@ impl Barrier {
     /// [`Error::Misuse`] while another thread is in this barrier.
     pub(crate) fn hold(&self) -> Result<Whole<'_>> {
         if !self.take() {
-            return Err(*two_threads());
+            return Err(*self.is_taken());
         }
         Ok(Whole { barrier: self, is_over: Cell::new(false) })
     }
@@ -961,13 +974,6 @@ impl Drop for Barrier {
             slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
         }
     }
-}
-
-#[cold]
-fn two_threads() -> Box<Error> {
-    Box::new(Error::misuse(
-        "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team, or a collective call of it was interrupted: this PE can use the team no more",
-    ))
 }
 
 /// A barrier that one call keeps for itself; see [`Barrier::hold`].
