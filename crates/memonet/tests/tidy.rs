@@ -275,6 +275,7 @@ fn documents_name_what_exists() {
         "docs/shared-data.md",
         "docs/sight.md",
         "docs/soundness.md",
+        "docs/sources.md",
     ] {
         let path = root.join(document);
         let text = read(&path);
@@ -292,5 +293,25 @@ fn documents_name_what_exists() {
     missing.extend(
         files.filter(|file| !all.iter().any(|path| path.ends_with(file))).map(str::to_owned),
     );
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Functions and other items that the guides for developers name are there.
+#[test]
+fn guides_name_what_exists() {
+    let code: String = sources().into_iter().map(|(_, text)| text).collect();
+    let is_item = |word: &&str| {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        word.contains("::") || word.contains('_') && word.chars().all(is_name)
+    };
+    let mut missing = Vec::new();
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = std::fs::read_to_string(root().join(document)).expect("UTF-8");
+        let words = text.split('`').skip(1).step_by(2).filter(|word| !word.contains([' ', '/']));
+        let names = words.filter(is_item).filter_map(|word| word.rsplit("::").next());
+        missing.extend(names.filter(|name| !code.contains(name)).map(str::to_owned));
+    }
+    // An attribute of C.
+    missing.retain(|name| name != "gnu_inline");
     assert!(missing.is_empty(), "{missing:#?}");
 }

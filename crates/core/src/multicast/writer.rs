@@ -93,7 +93,7 @@ impl Writer {
         &self.dropped
     }
 
-    /// Refuses a process that is not the PE, and a PE that has told its readers, by finalising, that
+    /// Refuses a process that is not the PE, and a PE that has told its readers by finalising that
     /// nothing follows.
     #[inline]
     pub(super) fn refuse_departed(&self) -> Result<()> {
