@@ -153,6 +153,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast_into`](Self::broadcast_into).
+    #[doc(hidden)]
     pub fn broadcast_places(&self, what: Broadcast) -> Result<()> {
         let Broadcast { root, to, from, .. } = what;
         self.check_rank(root)?;

@@ -141,6 +141,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_gather_into`](Self::all_gather_into).
+    #[doc(hidden)]
     pub fn gather_places(
         &self,
         root: Option<usize>,
@@ -258,6 +259,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`collect_into`](Self::collect_into).
+    #[doc(hidden)]
     pub fn collect_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<usize> {
         self.check_places(to, from)?;
         self.note_call(from.bytes);
@@ -327,6 +329,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_to_all_into`](Self::all_to_all_into).
+    #[doc(hidden)]
     pub fn all_to_all_places(
         &self,
         to: SymmetricRange,

@@ -371,6 +371,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast_into`](Self::broadcast_into).
+    #[doc(hidden)]
     pub fn combine_places(
         &self,
         elements: &Elements<'_>,

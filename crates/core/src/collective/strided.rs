@@ -140,6 +140,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_to_alls_into`](Self::all_to_alls_into).
+    #[doc(hidden)]
     pub fn all_to_alls_places(
         &self,
         to: (SymmetricRange, usize),

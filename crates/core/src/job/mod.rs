@@ -99,11 +99,13 @@ impl Job {
     /// For front ends: begins a call of the program, which ends when the value is dropped; `None`
     /// where nothing is recorded. Calls in between are part of it.
     // Without the caller's place, which is that of a front end and not of its program.
+    #[doc(hidden)]
     pub fn begin_call(&self, name: &'static str) -> Option<Recording> {
         self.pe.begin(name, Location::caller(), None)
     }
 
     /// For front ends: how the waits of this PE are asked what they are for, and interrupted.
+    #[doc(hidden)]
     pub fn attention(&self) -> Attention {
         Attention::of(&self.pe)
     }
@@ -330,6 +332,7 @@ impl Job {
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::unstable::ending),
     /// and where the PE takes part already, by another copy of the library.
+    #[doc(hidden)]
     pub fn take_part(&self, part: Participation) -> Result<()> {
         ending::take_part(&self.pe, part)?;
         let to_successor = part == Participation::NotYet;
@@ -342,6 +345,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) in such a process.
+    #[doc(hidden)]
     pub fn refuse_child(&self) -> Result<()> {
         ending::refuse_child(&self.pe)
     }

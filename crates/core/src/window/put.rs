@@ -554,8 +554,9 @@ impl<T: Plain> Window<T> {
 
 impl Window<u64> {
     /// Updates word `index` of `pe`'s part, and wakes `pe` if it sleeps. The signal comes after
-    /// this PE's earlier writes only across a [`fence`](crate::Job::fence). The signal of
-    /// [`put_signal`](Window::put_signal) comes after its own block.
+    /// this PE's earlier writes only across a [`fence`](crate::Job::fence), and that includes its
+    /// earlier signals of this word: of two that set it, either may come last, while sums are right
+    /// in any order. The signal of [`put_signal`](Window::put_signal) comes after its own block.
     ///
     /// OpenSHMEM: `shmem_signal_set`, `shmem_signal_add`.
     ///
