@@ -35,10 +35,11 @@ def _ends(kind, raised, trace):
 def _text(kind, raised, trace):
     """What the interpreter would print. The module `traceback` is not imported here: that evaluates
     text, after which the interpreter does not know any more that a Ctrl-C ends the process."""
-    before, sys.stderr = sys.stderr, io.StringIO()
+    text = io.StringIO()
+    before, sys.stderr = sys.stderr, text
     try:
         sys.__excepthook__(kind, raised, trace)
-        return sys.stderr.getvalue()
+        return text.getvalue()
     finally:
         sys.stderr = before
 

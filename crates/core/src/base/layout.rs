@@ -25,7 +25,7 @@ use std::ops::Range;
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 /// Settings that all PEs of a job must have alike.
 pub const SETTINGS: usize = 5;
 /// Segments, and the heap in them, start on a huge page.

@@ -279,8 +279,8 @@ pub(super) struct SendingWork {
     pub(super) received_at: u64,
     /// Readers that were dropped, of which the writer does not know.
     pub(super) lost: Vec<usize>,
-    /// A death has ended the channel: the writer gets no more room.
-    pub(super) broken: bool,
+    /// The reader whose death has ended the channel: the writer gets no more room.
+    pub(super) ended_by: Option<usize>,
     pub(super) repeats: Repeats,
 }
 
@@ -401,10 +401,12 @@ impl Sending {
         self.readers.iter().any(|&(reader, line)| reader == pe && line.has_left())
     }
 
-    /// The slowest reader, if it does not allow to write up to `end`.
-    pub(super) fn slow(&self, end: u64) -> Option<usize> {
-        let work = lock(&self.work);
+    /// Drops the slowest reader, if it does not allow to write up to `end`.
+    pub(super) fn drop_slow(&self, end: u64) -> Option<usize> {
+        let mut work = lock(&self.work);
         let slowest = work.machine.slowest().filter(|_| work.machine.limit() < end)?;
+        work.machine.drop_reader(slowest);
+        self.send(&mut work);
         Some(self.readers[usize::from(slowest)].0)
     }
 
@@ -432,7 +434,9 @@ impl Sending {
             if line.has_left() {
                 work.machine.drop_reader(number);
             } else if has_died {
-                work.broken |= !self.survive;
+                if !self.survive {
+                    work.ended_by.get_or_insert(pe);
+                }
                 self.lose(work, number);
             }
         }
@@ -457,7 +461,7 @@ impl Sending {
 
     /// Sends the datagrams that are due. Gives the time of the next one if nothing comes.
     fn send(&self, work: &mut SendingWork) -> Option<Due> {
-        let SendingWork { machine, link, repeats, broken, .. } = work;
+        let SendingWork { machine, link, repeats, ended_by, .. } = work;
         while let Some(outgoing) = machine.next(link.clock.now(&self.pe), &self.ring, &mut link.out)
         {
             if let Err(error) = link.carrier.send(&link.out[..outgoing.len], outgoing.to) {
@@ -469,7 +473,7 @@ impl Sending {
             self.pe.surface_later(error);
             return None;
         }
-        if !*broken {
+        if ended_by.is_none() {
             self.limit.store(machine.limit(), Ordering::Release);
         }
         self.complete.store(machine.is_complete(), Ordering::Release);
@@ -489,10 +493,11 @@ impl Relay for Sending {
 
     fn depart(&self) -> bool {
         let mut work = lock(&self.work);
-        // Needed where the program still holds the end of the channel.
-        self.close(&mut work, Header::End { failed: None });
         // The next look receives the rest.
         let _all = self.receive(&mut work);
+        // Needed where the program still holds the end of the channel.
+        let failed = work.ended_by;
+        self.close(&mut work, Header::End { failed });
         self.drop_absent(&mut work);
         self.send(&mut work);
         !work.machine.is_complete()

@@ -621,7 +621,7 @@ impl Channel<'_> {
                 ended: false,
                 received_at: 0,
                 lost: Vec::new(),
-                broken: false,
+                ended_by: None,
                 repeats: Repeats::default(),
             }),
             _window: self.window.clone(),

@@ -28,9 +28,9 @@
 //! | blocks arrive | each reader gets all blocks that were published, whole, in order, once, until the reader or the writer leaves |
 //! | bound | a reader that has about [`capacity`](MulticastOptions::capacity) bytes unread stops the writer, each block counted with some 8 bytes more: never before seven eighths of the capacity, never after all of it |
 //! | slow readers | they stop the writer, or are dropped once they have stopped it for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`]. A writer that only [tries](Multicast::try_claim) is not stopped and drops no reader |
-//! | death | of the writer: readers get the blocks that it published, as far as they have come to their host, then [`Error::PeerFailed`]. So they do where a panic drops the writer's end, whether or not its process goes on. Of a reader: the writer's next call that waits for it says `PeerFailed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers) |
+//! | death | of the writer: readers get the blocks that it published, as far as they have come to their host, then [`Error::PeerFailed`]. So they do where a panic drops the writer's end, whether or not its process goes on. Of a reader: the writer's next call that waits for it says `PeerFailed`, and when the writer leaves, so do the readers' calls, in place of `Closed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers). A reader that has left may die, but for one that passes blocks on along a tree, or to its host |
 //! | silence | with datagrams to each PE, a PE that cannot be reached may be alive. A PE that was silent for ten seconds counts as dead ([`Error::Silent`]); time in which the PE that waits for it computed, or was stopped, does not count. So no PE of such a channel may compute for longer without a call that waits |
-//! | leaving | the writer no longer waits for a reader that has dropped its end. When the writer has dropped its end, readers get the blocks that it published, then [`Error::Closed`] |
+//! | leaving | the writer no longer waits for a reader that has dropped its end. When the writer has dropped its end, readers get the blocks that it published, then [`Error::Closed`], unless a death has ended the channel |
 //! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger blocks are in private memory, and copied in parts |
 //!
 //! # How it is built
@@ -105,6 +105,7 @@ use sockets::Group;
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::endpoint::ending;
+use crate::endpoint::pe::Pe;
 use std::marker::PhantomData;
 
 /// How a channel's log reaches the readers.
@@ -221,6 +222,13 @@ shows!([T] Multicast<T> as "Multicast", |it| element = std::any::type_name::<T>(
 
 fn no_reader() -> Error {
     Error::misuse("this PE is no reader of this multicast channel")
+}
+
+/// The reader that died first without having left, as far as is known.
+fn first_dead(pe: &Pe, readers: &[usize], has_left: impl Fn(usize) -> bool) -> Option<usize> {
+    let deaths = readers.iter().filter_map(|&reader| Some((pe.control().death(reader)?.0, reader)));
+    // The death comes first: who is gone has said before that it has left.
+    deaths.filter(|&(_, reader)| !has_left(reader)).min().map(|(_, reader)| reader)
 }
 
 fn finalised() -> Error {

@@ -8,6 +8,7 @@ use super::stream::Gather;
 use super::tree::Node;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Call, Cause, Error, Quick, Result};
+use crate::base::process::UNKNOWN;
 use crate::base::shm;
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
@@ -144,8 +145,9 @@ impl Reader {
             None => Error::Closed { call: None },
             Some(pe) if pe == self.writer => self.pe.failed(pe, Cause::Panic),
             Some(pe) if pe < self.pe.npes() => {
-                let cause = self.pe.control().state(pe).departed();
-                self.pe.failed(pe, cause.unwrap_or(Cause::Unreachable))
+                // The word may come before the news of the death.
+                let death = self.pe.control().death(pe);
+                self.pe.failed(pe, death.map_or(UNKNOWN, |(_, cause)| cause))
             }
             Some(_) => written_over(),
         }

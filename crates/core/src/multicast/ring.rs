@@ -25,7 +25,7 @@
 //! when the next block begins.
 
 use crate::base::error::{Error, Result};
-use crate::base::layout::MAX_PES;
+use crate::base::layout::MAX_HOSTED;
 use crate::base::shm;
 use std::cmp::Ordering;
 
@@ -237,7 +237,7 @@ impl Ring {
             }
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
             END if len == 0 => Ok(Header::End { failed: None }),
-            BROKEN if len < MAX_PES as u64 => Ok(Header::End { failed: Some(len as usize) }),
+            BROKEN if len < MAX_HOSTED as u64 => Ok(Header::End { failed: Some(len as usize) }),
             _ => Err(written_over()),
         }
     }

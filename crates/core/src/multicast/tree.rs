@@ -47,7 +47,7 @@
 
 use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
-use super::{MulticastOptions, finalised};
+use super::{MulticastOptions, finalised, first_dead};
 use crate::base::error::Result;
 use crate::base::shm;
 use crate::base::status::State;
@@ -382,7 +382,13 @@ impl Relay for Node {
         let last = self.at.load(Ordering::Acquire);
         if self.upstream.is_none() && self.ring.word(last) == 0 {
             // The program still holds the end of the channel.
-            self.ring.set_word(last, Header::End { failed: None }.to_word());
+            let has_left = |reader: usize| {
+                let mut children = progress.children.iter();
+                children.any(|child| child.pe == reader && child.line.has_left())
+            };
+            let readers = if self.options.survives() { &[] } else { &self.readers[..] };
+            let failed = first_dead(&self.pe, readers, has_left);
+            self.ring.set_word(last, Header::End { failed }.to_word());
         }
         self.work(&mut progress, true);
         let needed = self.is_needed(&progress);

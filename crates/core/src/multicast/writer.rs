@@ -1,12 +1,12 @@
 //! The writer's end: room in the ring, records, and the progress of readers.
 
 use super::datagrams::Sending;
-use super::finalised;
 use super::hosts::Cast;
 use super::position::{PositionLine, Upstream};
 use super::ring::{Fragment, Header, Ring};
 use super::stream::Lap;
 use super::tree::Node;
+use super::{finalised, first_dead};
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::shm::{self, Plain};
@@ -282,7 +282,8 @@ impl Writer {
             {
                 Ok(Ok(limit)) => {
                     self.limit = limit;
-                    return Ok(());
+                    // Another thread may have finalised meanwhile.
+                    return self.refuse_departed();
                 }
                 Ok(Err(pe)) => return Err(silence(pe)),
                 Err(Error::Timeout { .. }) => self.drop_slow(end),
@@ -308,6 +309,15 @@ impl Writer {
         })
     }
 
+    /// Whether a reader is known to have left. A tree's nodes know it of their own children, and the
+    /// others may still pass blocks on.
+    fn has_left(&self, reader: usize) -> bool {
+        match &self.onward {
+            Onward::Datagrams(sending) => sending.has_left(reader),
+            _ => self.line_of(reader).is_some_and(PositionLine::has_left),
+        }
+    }
+
     /// Terms of a wait for readers: those that are taken into account live, unless they have left.
     fn with_terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // In a tree, a PE that finalises still relays, and says that it has left before it is gone.
@@ -322,7 +332,7 @@ impl Writer {
     pub(super) fn drop_slow(&mut self, end: u64) {
         if let Onward::Datagrams(sending) = &self.onward {
             let sending = sending.clone();
-            while let Some(pe) = sending.slow(end) {
+            while let Some(pe) = sending.drop_slow(end) {
                 self.forget(pe);
             }
             return;
@@ -365,9 +375,14 @@ impl Writer {
         !matches!(self.onward, Onward::Here) || self.pe.control().is_gone(pe) || has_left()
     }
 
-    /// Goes on without a reader that is gone, where that is allowed.
+    /// Goes on without a reader that is gone, where that is allowed, or where it had left before.
     fn survive(&mut self, error: Error) -> Result<()> {
         match error {
+            Error::PeerFailed { pe, .. } if self.watched.contains(&pe) && self.has_left(pe) => {
+                self.readers.retain(|reader| reader.pe != pe);
+                self.watched.retain(|&watched| watched != pe);
+                Ok(())
+            }
             // A reader that has finalised may still be reading. The writer waits until it drops its
             // end.
             Error::PeerFailed { pe, cause, .. }
@@ -385,16 +400,15 @@ impl Writer {
 }
 
 impl Writer {
-    /// A reader that has died, where that ends the channel.
-    fn dead_reader(&self) -> Option<usize> {
-        let has_left = |pe: usize| match &self.onward {
-            Onward::Datagrams(sending) => sending.has_left(pe),
-            _ => self.line_of(pe).is_some_and(PositionLine::has_left),
+    /// The last record. What a writer that panics has published may be less than it meant to, and
+    /// so may what it has published without a reader.
+    fn last(&self) -> Header {
+        let readers = if self.survive { &[] } else { &self.watched[..] };
+        let failed = match unwinds() {
+            true => Some(self.pe.me()),
+            false => first_dead(&self.pe, readers, |reader| self.has_left(reader)),
         };
-        // The state comes first: who is gone has said before that it has left.
-        let has_died =
-            |&pe: &usize| matches!(self.pe.control().state(pe), State::Dead(_)) && !has_left(pe);
-        self.watched.iter().copied().find(has_died).filter(|_| !self.survive)
+        Header::End { failed }
     }
 
     /// Waits until all that are still readers have received everything: no other PE can send again
@@ -429,10 +443,7 @@ impl Drop for Writer {
         if ending::refuse_child(&self.pe).is_err() {
             return;
         }
-        // What a writer that panics has published may be less than it meant to. So may what it has
-        // published without a reader.
-        let failed = if unwinds() { Some(self.pe.me()) } else { self.dead_reader() };
-        let last = Header::End { failed };
+        let last = self.last();
         match &self.onward {
             Onward::Hosts(cast) => {
                 cast.end(last);

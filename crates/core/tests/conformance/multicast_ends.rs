@@ -23,6 +23,7 @@ on_every_fabric!(
     who_finalises_with_an_end_leaves_the_channel,
     the_writer_dies,
     a_reader_dies,
+    a_reader_leaves_and_dies,
     a_block_that_fails_in_the_midst_was_never_published,
     readers_may_die,
     a_lost_reader_holds_up_nobody;
@@ -417,7 +418,8 @@ fn the_writer_dies(setup: Setup) {
 }
 
 fn a_reader_dies(setup: Setup) {
-    for run in setup.runs(&[2, 3, 5]) {
+    let runs = setup.runs(&[2, 3, 5]).into_iter();
+    for (run, finalises) in runs.flat_map(|run| [(run, false), (run, true)]) {
         let victim = run.npes - 1;
         with_a_death(
             run,
@@ -446,6 +448,10 @@ fn a_reader_dies(setup: Setup) {
                         }
                     };
                     blames(ended, victim, Cause::Panic, "try_claim");
+                    if finalises && !in_place(&channel) {
+                        // With its end in hand.
+                        return job.finalize();
+                    }
                 } else {
                     // Any block may come; no other PE leaves before the writer does.
                     let ended = loop {
@@ -455,6 +461,40 @@ fn a_reader_dies(setup: Setup) {
                         }
                     };
                     blames(ended, victim, Cause::Panic, "recv");
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+/// Who has left before it dies ends no channel.
+fn a_reader_leaves_and_dies(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let victim = run.npes - 1;
+        with_a_death(
+            run,
+            victim,
+            |job| {
+                let channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+                Ok(std::sync::Mutex::new(Some(channel)))
+            },
+            |job, channel| {
+                drop(channel);
+                job.quiet()
+            },
+            move |job, channel| {
+                let mut channel = channel.lock().unwrap().take().unwrap();
+                let mut buffer = Vec::new();
+                for number in 0..300 {
+                    match job.pe() {
+                        0 => channel.publish(&[number; 20])?,
+                        _ => channel.recv(&mut buffer)?,
+                    }
+                }
+                if job.pe() != 0 {
+                    let ended = channel.recv(&mut buffer);
+                    assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
                 }
                 Ok(())
             },

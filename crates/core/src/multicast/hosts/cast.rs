@@ -7,6 +7,7 @@ use crate::base::{lock, try_lock};
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Relay;
+use crate::multicast::first_dead;
 use crate::multicast::position::PositionLine;
 use crate::multicast::ring::{Header, Ring};
 use crate::window::Inner;
@@ -19,6 +20,8 @@ pub(in crate::multicast) struct Cast {
     pub(super) ring: Ring,
     /// The front, in this PE's segment.
     pub(super) front: PositionLine,
+    /// All readers, of which any may end the channel by its death.
+    pub(super) readers: Box<[usize]>,
     /// The heads of the other hosts, with their lines in this PE's segment.
     pub(super) heads: Box<[(usize, PositionLine)]>,
     pub(super) work: Mutex<Work>,
@@ -166,7 +169,9 @@ impl Relay for Cast {
 
     fn depart(&self) -> bool {
         // Needed where the program still holds the end of the channel.
-        self.close(&mut lock(&self.work), Header::End { failed: None });
+        let has_left = |reader| self.line_of(reader).is_some_and(PositionLine::has_left);
+        let failed = first_dead(&self.pe, &self.readers, has_left);
+        self.close(&mut lock(&self.work), Header::End { failed });
         self.is_needed()
     }
 }

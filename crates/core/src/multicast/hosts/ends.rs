@@ -25,6 +25,7 @@ impl Channel<'_> {
             pe: self.pe.clone(),
             ring: self.own_ring(),
             front: PositionLine(self.pe.local(self.places.front)),
+            readers: self.readers.into(),
             heads: heads.collect(),
             work: Mutex::new(cast::Work {
                 seal,

@@ -41,7 +41,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// The time between two rounds of probes: a switch takes a while to learn who is of a group.
 const ROUND: Duration = Duration::from_millis(5);
-/// The rounds for the other ways, once one has reached all heads.
+/// So many rounds in which a way has reached all heads, and the other ways are given up.
 const LATE_ROUNDS: u32 = 3;
 /// The time in which probes must have come: where they pass, the first round does it.
 const PROBING: Duration = Duration::from_millis(150);

@@ -391,6 +391,8 @@ pub struct Barrier {
     label: OnceLock<TextId>,
     /// The slot is never used again.
     lost: AtomicBool,
+    /// A collective call was interrupted, and nobody may use the barrier any more.
+    is_interrupted: AtomicBool,
 }
 
 shows!([] Barrier as "Barrier", |it| members = it.slot.members, algorithm = it.algorithm, phase = it.phase());
@@ -462,6 +464,7 @@ impl Barrier {
             busy: AtomicBool::new(false),
             label: OnceLock::new(),
             lost: AtomicBool::new(false),
+            is_interrupted: AtomicBool::new(false),
         }
     }
 
@@ -504,7 +507,7 @@ impl Barrier {
     /// The error where [`take`](Self::take) fails.
     #[cold]
     fn is_taken(&self) -> Box<Error> {
-        Box::new(Error::misuse(match self.lost.load(Ordering::Relaxed) {
+        Box::new(Error::misuse(match self.is_interrupted.load(Ordering::Relaxed) {
             true => {
                 "a collective call or barrier of this team was interrupted, so its members do not agree on the next one: this PE can use the team no more"
             }
@@ -782,6 +785,7 @@ impl Barrier {
     pub(crate) fn end_if_interrupted(&self, error: &Error) {
         if matches!(error, Error::Interrupted { .. }) {
             self.keep_slot();
+            self.is_interrupted.store(true, Ordering::Relaxed);
             // Never cleared: all later calls find the barrier busy.
             self.busy.store(true, Ordering::Relaxed);
         }
