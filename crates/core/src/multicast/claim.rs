@@ -15,7 +15,7 @@ impl<T: Plain> Multicast<T> {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when it waits for a reader that is gone, or [`Error::Silent`], unless
-    /// the channel survives that; [`Error::Misuse`] at a reader.
+    /// the channel survives that; [`Error::Misuse`] at a reader, and once this PE has finalised.
     #[inline]
     #[track_caller]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
@@ -89,7 +89,8 @@ impl<T: Plain> Multicast<T> {
     ///
     /// # Errors
     /// After the last block: [`Error::Closed`] when the writer has left, [`Error::PeerFailed`] when
-    /// it has died. [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
+    /// it has died, or when it has left because of a reader that had died. [`Error::Silent`];
+    /// [`Error::Dropped`]; [`Error::Misuse`] at the writer.
     #[inline]
     #[track_caller]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
@@ -362,7 +363,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     /// Publishes the block.
     ///
     /// # Errors
-    /// None for a block in place; else as for [`Multicast::publish`].
+    /// For a block in place [`Error::Misuse`] alone; else as for [`Multicast::publish`].
     #[inline]
     #[track_caller]
     pub fn commit(self) -> Result<()> {
