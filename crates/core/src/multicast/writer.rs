@@ -309,8 +309,8 @@ impl Writer {
         })
     }
 
-    /// Whether a reader is known to have left. A tree's nodes know it of their own children, and the
-    /// others may still pass blocks on.
+    /// Whether a reader is known to have left: in a tree, a child of this node. The others may still
+    /// pass blocks on.
     fn has_left(&self, reader: usize) -> bool {
         match &self.onward {
             Onward::Datagrams(sending) => sending.has_left(reader),
