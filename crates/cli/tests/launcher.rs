@@ -427,15 +427,22 @@ fn shown(mut master: std::fs::File) -> String {
 }
 
 #[test]
-fn a_terminals_interrupt_arrives_once() {
-    let (mut launcher, mut master, folder, _keep) = on_terminal(&["-n", "2", &pe(), "interrupts"]);
-    wait_for_traps(&folder);
-    master.write_all(b"\x03").unwrap();
-    let text = shown(master);
-    for pe in 0..2 {
-        assert!(text.contains(&format!("PE {pe}: 1 interrupt\n")), "{text}");
+fn an_interrupt_arrives_once() {
+    let (program, machine) = (pe(), ["--machine", "dimmnet-1/D"]);
+    for (options, by_terminal) in [(&[][..], true), (&machine, true), (&[], false)] {
+        let args = [options, &["-n", "2", &program, "interrupts"]].concat();
+        let (mut launcher, mut master, folder, _keep) = on_terminal(&args);
+        wait_for_traps(&folder);
+        match by_terminal {
+            true => master.write_all(b"\x03").unwrap(),
+            false => send(launcher.id() as i32, Signal::INT),
+        }
+        let text = shown(master);
+        for pe in 0..2 {
+            assert!(text.contains(&format!("PE {pe}: 1 interrupt\n")), "{options:?}: {text}");
+        }
+        assert_eq!(wait(&mut launcher).code(), Some(0));
     }
-    assert_eq!(wait(&mut launcher).code(), Some(0));
 }
 
 #[test]
