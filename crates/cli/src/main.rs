@@ -54,12 +54,12 @@ enum Command {
 
 impl Cli {
     /// Reads the arguments of this process. Ends it with a message if they are wrong.
-    fn of_this_process() -> Cli {
+    fn of_this_process() -> anyhow::Result<Cli> {
         let mut command = Cli::command();
-        let words = run::spell_out(&command, std::env::args_os());
+        let words = run::spell_out(&command, std::env::args_os())?;
         let read = command.try_get_matches_from_mut(words);
         let cli = read.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-        cli.unwrap_or_else(|error| error.format(&mut command).exit())
+        Ok(cli.unwrap_or_else(|error| error.format(&mut command).exit()))
     }
 }
 
@@ -73,7 +73,7 @@ fn end_without_readers() {
 
 fn main() -> ExitCode {
     let result = bench::part().or_else(|| run::oshrun(std::env::args_os())).unwrap_or_else(|| {
-        let cli = Cli::of_this_process();
+        let cli = Cli::of_this_process()?;
         if !matches!(cli.command, Command::Run(_) | Command::Agent(_)) {
             end_without_readers();
         }

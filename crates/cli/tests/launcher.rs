@@ -22,6 +22,7 @@ fn starts_n_pes_that_know_their_number() {
 #[test]
 fn np_is_n() {
     assert_eq!(run(&["-np", "2", "echo", "-np"]).stdout, "-np\n-np\n");
+    assert_eq!(run(&["--np", "2", "echo", "--np"]).stdout, "--np\n--np\n");
     assert_eq!(run(&["--bind", "none", "-np", "1", "echo", "-np", "7"]).stdout, "-np 7\n");
 }
 
@@ -120,7 +121,8 @@ fn wrong_command_lines_say_what_is_right() {
         (&["true"], 2, "-n <N>"),
         (&["-n", "x", "true"], 2, "not a number of PEs"),
         (&["-n", "5000", "true"], 2, "at most 4096"),
-        (&["-n", "1", "--lable", "true"], 1, "no option --lable"),
+        (&["-n", "1", "--lable", "true"], 1, "no option --lable; the nearest is --label"),
+        (&["--timeot", "3", "-n", "1", "true"], 1, "no option --timeot"),
         (&["-n", "1", "true", ":"], 1, "-n N PROGRAM"),
         (&["-n", "1", "true", ":", "true"], 1, "-n <N>"),
         (&["-n", "1", ":", "-n", "1", "true"], 1, "no program before"),

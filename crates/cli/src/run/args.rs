@@ -2,8 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Command, FromArgMatches};
+use memonet_core::unstable::settings::distance;
 
 use super::spec::{ALL, Options, Program, Spec};
 use super::stats::Form;
@@ -92,7 +93,7 @@ fn program(n: usize, words: &[OsString]) -> Result<Program> {
     match words {
         // clap accepts any word as a program, because a program's arguments may be any words.
         [option, ..] if option.as_encoded_bytes().starts_with(b"-") => {
-            bail!("there is no option {}. `memonet run --help` lists all", option.display())
+            Err(no_option(&option.to_string_lossy(), std::iter::empty()))
         }
         [program, args @ ..] => Ok(Program { n, program: program.clone(), args: args.to_vec() }),
         [] => bail!(
@@ -122,24 +123,40 @@ impl Part {
     }
 }
 
-/// Replaces `-np`, the spelling of other launchers, by `-n`, and `--stats FORM` by `--stats=FORM`,
-/// wherever that is an option of memonet, of which `command` is the command line, and not of a
-/// program.
-pub fn spell_out(command: &Command, words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Replaces `-np` and `--np`, the spelling of other launchers, by `-n`, and `--stats FORM` by
+/// `--stats=FORM`, wherever that is an option of memonet, of which `command` is the command line,
+/// and not of a program. Refuses options that there are not: clap would take them for the program,
+/// and miss the options behind them.
+pub fn spell_out(
+    command: &Command,
+    words: impl Iterator<Item = OsString>,
+) -> Result<Vec<OsString>> {
+    let ours = || command.find_subcommand("run").into_iter().flat_map(Command::get_arguments);
     let takes_value = |word: &OsStr| {
         let word = word.to_str().unwrap_or_default();
         let takes =
             |arg: &&clap::Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
-        let ours = command.find_subcommand("run").into_iter().flat_map(Command::get_arguments);
-        ours.filter(takes).any(|arg| match word.strip_prefix("--") {
+        ours().filter(takes).any(|arg| match word.strip_prefix("--") {
             Some(long) => arg.get_long() == Some(long),
             None => arg.get_short().is_some_and(|short| word == format!("-{short}")),
         })
     };
+    // clap adds the one for help later.
+    let longs = || ours().filter_map(clap::Arg::get_long).chain(["help"]);
+    let shorts = || ours().filter_map(clap::Arg::get_short).chain(['h']);
+    let check = |word: &OsStr| {
+        let text = word.to_string_lossy();
+        let option = text.split('=').next().unwrap_or_default();
+        let is_there = match option.strip_prefix("--") {
+            Some(long) => longs().any(|known| known == long),
+            None => shorts().any(|short| option[1..].starts_with(short)),
+        };
+        if is_there { Ok(()) } else { Err(no_option(option, longs())) }
+    };
 
     let words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|subcommand| subcommand != "run") {
-        return words;
+        return Ok(words);
     }
     let (mut in_options, mut is_value, mut may_be_form) = (true, false, false);
     let mut spelled = words[..2].to_vec();
@@ -156,26 +173,48 @@ pub fn spell_out(command: &Command, words: impl Iterator<Item = OsString>) -> Ve
         } else if is_value {
             is_value = false;
         } else {
-            if word == "-np" {
-                word = "-n".into();
+            if let Some(n) = word.to_str().and_then(spelled_np) {
+                word = n.into();
             }
             is_value = takes_value(&word);
             in_options = word.as_encoded_bytes().starts_with(b"-") && word != "--";
+            if in_options {
+                check(&word)?;
+            }
         }
         spelled.push(word);
     }
-    spelled
+    Ok(spelled)
+}
+
+/// `-n` or `-n=4` for these options of other launchers.
+fn spelled_np(word: &str) -> Option<String> {
+    let value = ["-np", "--np"].iter().find_map(|np| word.strip_prefix(np))?;
+    (value.is_empty() || value.starts_with('=')).then(|| format!("-n{value}"))
+}
+
+fn no_option<'a>(option: &str, longs: impl Iterator<Item = &'a str>) -> anyhow::Error {
+    let name = option.trim_start_matches('-');
+    let nearest = longs.min_by_key(|long| distance(name, long));
+    // Else it is none of them, misspelled.
+    let nearest = nearest.filter(|long| 2 * distance(name, long) <= name.len());
+    let nearest = nearest.map_or_else(String::new, |long| format!("; the nearest is --{long}"));
+    anyhow!("there is no option {option}{nearest}. `memonet run --help` lists all")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn np(line: &str) -> String {
+    fn spelled(line: &str) -> Result<String> {
         let run = <Args as clap::Args>::augment_args(Command::new("run"));
         let memonet = Command::new("memonet").subcommand(run);
-        let words = spell_out(&memonet, line.split(' ').map(OsString::from));
-        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+        let words = spell_out(&memonet, line.split(' ').map(OsString::from))?;
+        Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" "))
+    }
+
+    fn np(line: &str) -> String {
+        spelled(line).unwrap()
     }
 
     #[test]
@@ -191,6 +230,27 @@ mod tests {
         );
         assert_eq!(np("memonet run --env -np -np 2 prog"), "memonet run --env -np -n 2 prog");
         assert_eq!(np("memonet demo -np 2"), "memonet demo -np 2");
+        assert_eq!(np("memonet run --np 2 prog --np 3"), "memonet run -n 2 prog --np 3");
+        assert_eq!(np("memonet run --np=2 prog : --np 3 b"), "memonet run -n=2 prog : -n 3 b");
+    }
+
+    #[test]
+    fn options_that_there_are_not_are_told_from_arguments() {
+        let told = |line: &str| spelled(line).unwrap_err().to_string();
+        for line in ["--timeot 3 -n 4 true", "--timeot=3 -n 4 true", "-n 4 --timeot 3 true"] {
+            let said = told(&format!("memonet run {line}"));
+            assert!(said.contains("no option --timeot; the nearest is --timeout."), "{said}");
+        }
+        assert!(told("memonet run -n 1 a : --lable -n 1 b").contains("nearest is --label"));
+        for other in ["-x", "--foo"] {
+            let said = told(&format!("memonet run {other} -n 1 a"));
+            assert!(said.contains(&format!("no option {other}. ")), "{said}");
+        }
+        for line in
+            ["-v -n4 a --timeot", "--help", "-h", "--env=--x=1 -- --y", "-n 1 -- -a : -n 2 b"]
+        {
+            assert_eq!(np(&format!("memonet run {line}")), format!("memonet run {line}"));
+        }
     }
 
     #[test]

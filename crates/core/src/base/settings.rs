@@ -134,7 +134,7 @@ fn complaint(name: &str) -> String {
 }
 
 /// How many letters are to be added, left out or changed to make one name of the other.
-fn distance(a: &str, b: &str) -> usize {
+pub fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut before = std::mem::replace(&mut row[0], i + 1);
