@@ -50,6 +50,7 @@ fn values_that_cannot_be_are_refused_with_those_that_can() {
         ("MEMONET_MULTICAST", "tre", "near, tree, network, hosts or udp:"),
         ("MEMONET_FABRIC", "near", "far"),
         ("MEMONET_SEGMENT_SIZE", "lots", "such as 512M"),
+        ("MEMONET_SEGMENT_SIZE", "1M", "is less than 2 MiB"),
     ] {
         let (status, stderr) = alone(&["init"], &[(name, value)]);
         assert_eq!(status, Some(42), "{name}={value}: {stderr}");

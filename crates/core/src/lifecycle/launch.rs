@@ -2,7 +2,7 @@
 
 use crate::base::address;
 use crate::base::error::{Cause, Error, Result};
-use crate::base::layout::{Geometry, MAX_PES};
+use crate::base::layout::{Geometry, HUGE_PAGE, MAX_PES};
 pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Activity, Stat, UNKNOWN, end_of};
@@ -279,12 +279,22 @@ pub fn heap_size(npes: usize, segment: Option<u64>) -> Result<(u64, Option<Strin
 /// # Errors
 /// [`Error::Environment`].
 pub fn segment_size(value: &str) -> Result<u64> {
-    parse_size(value).filter(|&size| size > 0).ok_or_else(|| Error::Environment {
+    let bad = |problem: &str, fix| Error::Environment {
         name: ENV_SEGMENT_SIZE,
         value: value.to_owned(),
-        problem: "is not a size".into(),
-        fix: "Give bytes, or a number with K, M, G or T, such as 512M",
-    })
+        problem: problem.into(),
+        fix,
+    };
+    match parse_size(value) {
+        None | Some(0) => {
+            Err(bad("is not a size", "Give bytes, or a number with K, M, G or T, such as 512M"))
+        }
+        Some(..HUGE_PAGE) => Err(bad(
+            "is less than 2 MiB, a huge page",
+            "Give more, or unset it for as much as there is",
+        )),
+        Some(size) => Ok(size),
+    }
 }
 
 /// Chooses the size of segments. Their heaps take at most `space` bytes in all, unless the user
@@ -331,13 +341,10 @@ fn fit_segments(
             // program itself. Globals take a quarter of the heap's size, and staging areas up to
             // another.
             let room = (limit / share).saturating_sub(overhead) / npes as u64 / 3 * 2;
-            shrink(
-                room / crate::base::layout::HUGE_PAGE * crate::base::layout::HUGE_PAGE,
-                format!("{name} is {limit} bytes"),
-            );
+            shrink(room / HUGE_PAGE * HUGE_PAGE, format!("{name} is {limit} bytes"));
         }
     }
-    if heap < crate::base::layout::HUGE_PAGE {
+    if heap < HUGE_PAGE {
         let why = reason.unwrap_or_else(|| format!("{heap} bytes are less than one huge page"));
         return Err(Error::system(
             "laying out segments",
