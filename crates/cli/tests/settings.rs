@@ -42,13 +42,12 @@ fn a_variable_that_nobody_reads_is_told_once() {
 fn values_that_cannot_be_are_refused_with_those_that_can() {
     for (name, value, fix) in [
         ("MEMONET_CHECK", "yes", "Give 1"),
-        ("MEMONET_CHECK", "", "Give 1"),
         ("MEMONET_LOG", "loud", "Use info, debug or trace"),
         ("MEMONET_BARRIER", "centrl", "everyone (up to 8 PEs), central, tree or dissemination"),
         ("MEMONET_COLLECTIVES", "fast", "line, eager, direct, multicast or nodes"),
         // Of what the program never uses, too.
         ("MEMONET_MULTICAST", "tre", "near, tree, network, hosts or udp:"),
-        ("MEMONET_FABRIC", "near", "far"),
+        ("MEMONET_FABRIC", "near", "far, tcp or ofi"),
         ("MEMONET_SEGMENT_SIZE", "lots", "such as 512M"),
         ("MEMONET_SEGMENT_SIZE", "1M", "is less than 2 MiB"),
     ] {
@@ -58,6 +57,42 @@ fn values_that_cannot_be_are_refused_with_those_that_can() {
             stderr.contains(&format!("{name}={value:?}")) && stderr.contains(fix),
             "{name}={value}: {stderr}"
         );
+    }
+}
+
+/// Scripts clear variables so.
+#[test]
+fn an_empty_value_is_none() {
+    for name in [
+        "MEMONET_CHECK",
+        "MEMONET_LOG",
+        "MEMONET_BARRIER",
+        "MEMONET_COLLECTIVES",
+        "MEMONET_FABRIC",
+        "MEMONET_SEGMENT_SIZE",
+        "MEMONET_SYMMETRIC_LIBS",
+    ] {
+        assert_eq!(alone(&["init"], &[(name, "")]), (Some(0), String::new()), "{name}");
+        let setting = format!("{name}=");
+        let ended = run(&["-n", "2", "--env", &setting, &pe(), "soak", "1"]);
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{name}");
+        // It is the same as what another PE does not have.
+        let ended =
+            run(&["-n", "1", &pe(), "init", ":", "-n", "1", "env", &setting, &pe(), "init"]);
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{name}");
+    }
+}
+
+#[test]
+fn the_launcher_refuses_a_fabric_once() {
+    for (options, named) in [
+        (["--fabric", "foo"], "'--fabric <SPEC>': names no fabric"),
+        (["--fabric", "far:pace=1"], "'--fabric <SPEC>': "),
+        (["--env", "MEMONET_FABRIC=foo"], "MEMONET_FABRIC=\"foo\" names no fabric"),
+    ] {
+        let ended = run(&[&options[..], &["-n", "3", "true"]].concat());
+        assert_ne!(ended.status, 0, "{ended:?}");
+        assert!(ended.stderr.contains(named) && ended.stderr.contains("far"), "{ended:?}");
     }
 }
 

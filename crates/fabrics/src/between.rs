@@ -8,6 +8,7 @@
 //!    job's description.
 //! 4. Each PE [compares](Between::check) it with what it is asked for itself.
 
+use memonet_core::unstable::settings;
 use memonet_core::{ENV_FABRIC, Error, Result};
 
 /// What the user asks for.
@@ -39,7 +40,7 @@ impl Between {
     /// # Errors
     /// [`Error::Environment`] for what is of one machine alone.
     pub fn asked() -> Result<Self> {
-        let spec = std::env::var_os(ENV_FABRIC);
+        let spec = settings::value(ENV_FABRIC);
         spec.map_or(Ok(Between::Best), |spec| Self::parse(&spec.to_string_lossy()))
     }
 

@@ -19,7 +19,7 @@ mod wired;
 use addresses::ByStreams;
 use between::Between;
 use memonet_core::unstable::fabric::Fabric;
-use memonet_core::unstable::{Seat, far, hosted, log};
+use memonet_core::unstable::{Seat, far, hosted, log, settings};
 use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
 use memonet_ofi::Ofi;
 use memonet_tcp::Tcp;
@@ -48,6 +48,8 @@ pub const FABRICS: &[Kind] = &[
     Kind { name: memonet_ofi::NAME, usage: memonet_ofi::USAGE, parse: parse_ofi },
 ];
 
+const NAMES: &str = "Name one: far, tcp or ofi, with settings behind a colon, if any";
+
 fn parse_far(settings: &str) -> std::result::Result<Connect, String> {
     let spec = far::Spec::parse(settings)?;
     Ok(Box::new(move |seat| spec.connect(seat)))
@@ -70,13 +72,12 @@ fn parse_ofi(settings: &str) -> std::result::Result<Connect, String> {
 pub fn parse(spec: &str) -> Result<Connect> {
     let (name, settings) = spec.split_once(':').unwrap_or((spec, ""));
     let kind = FABRICS.iter().find(|kind| kind.name == name);
-    let made = kind
-        .map_or_else(|| Err(format!("names no fabric ({name:?})")), |kind| (kind.parse)(settings));
+    let made = kind.map_or_else(|| Err("names no fabric".into()), |kind| (kind.parse)(settings));
     made.map_err(|problem| Error::Environment {
         name: ENV_FABRIC,
         value: spec.into(),
         problem,
-        fix: kind.map_or("Name a fabric that there is, such as far", |kind| kind.usage),
+        fix: kind.map_or(NAMES, |kind| kind.usage),
     })
 }
 
@@ -102,7 +103,7 @@ pub fn options(spec: &str) -> Result<JobOptions> {
 /// # Errors
 /// As for [`Job::init_with`] and [`parse`].
 pub fn init() -> Result<Job> {
-    let spec = std::env::var_os(ENV_FABRIC).map(|spec| spec.to_string_lossy().into_owned());
+    let spec = settings::value(ENV_FABRIC).map(|spec| spec.to_string_lossy().into_owned());
     let asked = spec.as_deref().map(parse).transpose()?;
     let broker = Cell::new(None);
     let wire_up = || {
@@ -144,6 +145,7 @@ mod tests {
     #[test]
     fn each_fabric_is_found_by_its_name() {
         for kind in FABRICS {
+            assert!(NAMES.contains(kind.name));
             let mut spec = kind.name.to_owned();
             if kind.name == memonet_ofi::NAME {
                 const PROVIDER: &str = "tcp;ofi_rxm";

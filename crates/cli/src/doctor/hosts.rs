@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use memonet_core::unstable::settings::ENV_PORTS;
+use memonet_core::unstable::settings::{self, ENV_PORTS};
 use memonet_fabrics::between::Between;
 use memonet_tcp::agent::NodeInfo;
 
@@ -258,7 +258,7 @@ impl Drop for Host {
 
 /// Asks what each host has. One without memonet at this program's path is called again.
 fn begin(chosen: &Chosen, hosts: &mut [Host]) -> Result<()> {
-    let ports = std::env::var(ENV_PORTS).ok();
+    let ports = settings::value(ENV_PORTS).map(|ports| ports.to_string_lossy().into_owned());
     let begin = || ToHost::Begin { interface: chosen.interface.clone(), ports: ports.clone() };
     // The first answer says how long a call takes.
     hosts.iter_mut().for_each(|host| host.ask(&ToHost::Clock));

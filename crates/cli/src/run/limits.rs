@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{self, ENV_SEGMENT_SIZE};
+use memonet_core::unstable::settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::program::Image;
@@ -91,10 +92,10 @@ pub fn segment_size(
     simulated: bool,
 ) -> Result<(Option<u64>, Option<String>)> {
     let wished = options.environment.iter().rfind(|(name, _)| name == ENV_SEGMENT_SIZE);
-    if let Some((_, value)) = wished {
+    if let Some((_, value)) = wished.filter(|(_, value)| !value.is_empty()) {
         return Ok((Some(launch::segment_size(value)?), None));
     }
-    if std::env::var_os(ENV_SEGMENT_SIZE).is_some() {
+    if settings::value(ENV_SEGMENT_SIZE).is_some() {
         return Ok((None, None));
     }
     if !images.iter().any(Image::is_valgrind) {

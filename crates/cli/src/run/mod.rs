@@ -150,6 +150,8 @@ fn start(mut spec: Spec) -> Result<Outcome> {
 
 fn start_here(spec: Spec) -> Result<Outcome> {
     let Spec { programs, mut options } = spec;
+    // Once, instead of by each PE.
+    options.fabric_of_pes().map(|fabric| memonet_fabrics::parse(&fabric)).transpose()?;
     let forms = stats::Forms::open(&options.stats)?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;

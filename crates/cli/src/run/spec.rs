@@ -9,7 +9,7 @@ use memonet_core::ENV_FABRIC;
 use memonet_core::unstable::settings::ENV_KEEP_GOING;
 
 use super::stats::Form;
-use super::values::{events, factor, name_and_value, seconds};
+use super::values::{events, fabric, factor, name_and_value, seconds};
 
 /// A job to start.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ pub struct Options {
     /// Choose how PEs of different hosts reach each other, `tcp`, `ofi` or `ofi:provider=NAME`, or
     /// how those of one machine do, instead of by memory: these, or the test fabric, as in
     /// `far:delay_us=50,reorder=1,seed=7` (sets MEMONET_FABRIC)
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", value_parser = fabric)]
     pub fabric: Option<String>,
     /// Set an environment variable in all PEs (may be repeated)
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
@@ -131,7 +131,8 @@ impl Options {
         let mut set = self.environment.iter().rev();
         let asked = set.find(|(name, _)| name == ENV_FABRIC).map(|(_, value)| value.clone());
         let inherited = || std::env::var_os(ENV_FABRIC).map(|value| value.to_string_lossy().into());
-        asked.or_else(inherited)
+        // An empty one is none.
+        asked.or_else(inherited).filter(|value| !value.is_empty())
     }
 
     /// Whether the user has set this variable of the PEs, to any value.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use memonet_core::Error;
 use memonet_core::unstable::layout::MAX_PES;
 
 /// More than anybody can look at: 64 GiB.
@@ -23,6 +24,15 @@ pub fn events(text: &str) -> Result<u64> {
         0 => bail!("a timeline has at least one event"),
         n if n > MOST_EVENTS => bail!("a PE has room for at most {MOST_EVENTS} events"),
         n => Ok(n),
+    }
+}
+
+/// A fabric of one machine or between hosts, as `MEMONET_FABRIC` names it.
+pub fn fabric(text: &str) -> Result<String> {
+    match memonet_fabrics::parse(text) {
+        Ok(_) => Ok(text.into()),
+        Err(Error::Environment { problem, fix, .. }) => bail!("{problem}. {fix}"),
+        Err(error) => Err(error.into()),
     }
 }
 

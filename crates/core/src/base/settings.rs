@@ -101,6 +101,11 @@ const OF_TESTS: [&str; 2] = ["MEMONET_TEST_", "MEMONET_CONFORMANCE_"];
 /// How all names begin.
 const PREFIX: &str = "MEMONET_";
 
+/// The value of a variable of this process. An empty one is none: scripts clear variables so.
+pub fn value(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
 /// All that users may set.
 pub fn all() -> impl Iterator<Item = Setting> {
     SETTINGS.into_iter().chain(STANDARD)
@@ -150,8 +155,7 @@ pub fn distance(a: &str, b: &str) -> usize {
 /// ` (NAME=VALUE)` where a limit comes from a variable that is set, for the error that the limit
 /// causes.
 pub(crate) fn origin(name: &str) -> String {
-    std::env::var_os(name)
-        .map_or_else(String::new, |value| format!(" ({name}={})", value.to_string_lossy()))
+    value(name).map_or_else(String::new, |value| format!(" ({name}={})", value.to_string_lossy()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::lock;
-use crate::base::settings::ENV_CHECK;
+use crate::base::settings::{self, ENV_CHECK};
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use std::sync::{Mutex, MutexGuard};
@@ -18,7 +18,7 @@ use std::thread::{self, ThreadId};
 
 /// Whether the user has turned the checks on.
 pub(crate) fn asked() -> Result<bool> {
-    match std::env::var_os(ENV_CHECK) {
+    match settings::value(ENV_CHECK) {
         None => Ok(false),
         Some(value) if value == "0" => Ok(false),
         Some(value) if value == "1" => Ok(true),

@@ -6,7 +6,9 @@
 use crate::base::digest::Digest;
 use crate::base::error::{Error, Result};
 use crate::base::layout::SETTINGS;
-use crate::base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
+use crate::base::settings::{
+    self, ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST,
+};
 use crate::endpoint::control::Control;
 
 /// The variables. Their order is that of `JobHeader::settings`.
@@ -18,7 +20,7 @@ const ALIKE: [&str; SETTINGS] =
 /// # Errors
 /// [`Error::Environment`].
 pub(super) fn compare(control: &Control) -> Result<()> {
-    let value = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let value = |name| settings::value(name).map(|value| value.to_string_lossy().into_owned());
     for (number, name) in ALIKE.into_iter().enumerate() {
         let value = value(name);
         let mine = digest(name, value.as_deref());

@@ -6,6 +6,7 @@ use crate::base::layout::{Geometry, HUGE_PAGE, MAX_PES};
 pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Activity, Stat, UNKNOWN, end_of};
+use crate::base::settings;
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 use crate::base::shows;
 pub use crate::base::status::{Participation, Place, State};
@@ -311,7 +312,7 @@ fn fit_segments(
     let system = rustix::system::sysinfo();
     let physical = system.totalram as u64 * u64::from(system.mem_unit.max(1));
     let from_env =
-        || std::env::var_os(ENV_SEGMENT_SIZE).map(|value| segment_size(&value.to_string_lossy()));
+        || settings::value(ENV_SEGMENT_SIZE).map(|value| segment_size(&value.to_string_lossy()));
     let asked = asked.map(Ok).or_else(from_env).transpose()?;
     let share = space / npes as u64;
     let mut heap = match asked {

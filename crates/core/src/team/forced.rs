@@ -3,7 +3,7 @@
 use super::Team;
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_LINED;
-use crate::base::settings::ENV_COLLECTIVES;
+use crate::base::settings::{self, ENV_COLLECTIVES};
 
 /// A forced algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Forced {
 impl Forced {
     /// The algorithm that [`ENV_COLLECTIVES`] names.
     pub(crate) fn asked() -> Result<Option<Forced>> {
-        let Some(value) = std::env::var_os(ENV_COLLECTIVES) else {
+        let Some(value) = settings::value(ENV_COLLECTIVES) else {
             return Ok(None);
         };
         match value.to_str() {

@@ -2,7 +2,7 @@
 
 use super::interfaces::{choose, interfaces};
 use super::job::MOST_ADDRESSES;
-use memonet_core::unstable::settings::{ENV_INTERFACE, ENV_PORTS};
+use memonet_core::unstable::settings::{self, ENV_INTERFACE, ENV_PORTS};
 use memonet_core::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -33,16 +33,9 @@ impl Options {
     /// The ports of `MEMONET_PORTS`, and the interface that the command was given, or that of
     /// `MEMONET_INTERFACE`.
     pub fn from_environment(interface: Option<String>) -> Result<Self> {
-        let ports = match std::env::var(ENV_PORTS) {
-            Ok(text) => Some(parse_ports(&text)?),
-            Err(std::env::VarError::NotPresent) => None,
-            Err(std::env::VarError::NotUnicode(text)) => {
-                Some(parse_ports(&text.to_string_lossy())?)
-            }
-        };
-        let named = std::env::var_os(ENV_INTERFACE).filter(|value| !value.is_empty());
-        let interface =
-            interface.or_else(|| named.map(|value| value.to_string_lossy().into_owned()));
+        let set = |name| settings::value(name).map(|value| value.to_string_lossy().into_owned());
+        let ports = set(ENV_PORTS).map(|text| parse_ports(&text)).transpose()?;
+        let interface = interface.or_else(|| set(ENV_INTERFACE));
         Ok(Options { ports, interface, first: None })
     }
 }

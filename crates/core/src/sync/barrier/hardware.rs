@@ -2,7 +2,7 @@
 
 use super::{Phases, Slot};
 use crate::base::error::{Quick, Result};
-use crate::base::settings::ENV_BARRIER;
+use crate::base::settings::{self, ENV_BARRIER};
 use crate::base::unwinding::unwinds;
 use crate::endpoint::fabric::{BarrierGroup, HardwareBarrier};
 use crate::endpoint::pe::Pe;
@@ -19,7 +19,7 @@ impl Hardware {
     /// members come to the same answer: it depends on the settings and on the fabric's answer,
     /// which are alike at all.
     pub(super) fn join(pe: &Pe, members: &[usize], slot: usize) -> Result<Option<Self>> {
-        let asks = pe.has_fabric() && members.len() > 1 && std::env::var_os(ENV_BARRIER).is_none();
+        let asks = pe.has_fabric() && members.len() > 1 && settings::value(ENV_BARRIER).is_none();
         match if asks { pe.fabric().barrier() } else { None } {
             Some(offered) => {
                 let group = offered.join((slot != FIRST).then_some(members))?;

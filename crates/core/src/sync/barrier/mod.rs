@@ -46,7 +46,7 @@ use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::BarrierSlot;
 use crate::base::log::log;
-use crate::base::settings::ENV_BARRIER;
+use crate::base::settings::{self, ENV_BARRIER};
 use crate::base::shm;
 use crate::base::shows;
 use crate::endpoint::calls::TeamCall;
@@ -130,7 +130,7 @@ impl Algorithm {
     /// # Errors
     /// [`Error::Environment`] where the algorithm cannot serve `n` members.
     pub(crate) fn forced(n: usize) -> Result<Option<Self>> {
-        let Some(value) = std::env::var_os(ENV_BARRIER) else { return Ok(None) };
+        let Some(value) = settings::value(ENV_BARRIER) else { return Ok(None) };
         let bad = |problem: String| Error::Environment {
             name: ENV_BARRIER,
             value: value.to_string_lossy().into_owned(),
