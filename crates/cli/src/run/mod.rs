@@ -58,7 +58,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use memonet_core::unstable::launch::JobFile;
+use memonet_core::unstable::launch::{JobFile, check_settings};
 use memonet_core::unstable::{log, settings};
 
 pub use args::{Args, spell_out};
@@ -137,6 +137,8 @@ fn start(mut spec: Spec) -> Result<Outcome> {
     spec.options.verbose |= log::asked()?.is_some();
     spec.options.tell_of_keep_going();
     spec.options.check_files()?;
+    let npes = spec.programs.iter().map(|program| program.n).sum();
+    check_settings(npes, |variable| spec.options.of_pes(variable))?;
     if spec.options.several.is_asked() {
         if spec.options.simulated.machine.is_some() {
             bail!(

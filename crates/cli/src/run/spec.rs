@@ -128,10 +128,14 @@ impl Options {
 
     /// The value of MEMONET_FABRIC that PEs get.
     pub fn fabric_of_pes(&self) -> Option<String> {
+        self.of_pes(ENV_FABRIC).map(|value| value.to_string_lossy().into())
+    }
+
+    /// The value of a variable that PEs get. An empty one is none.
+    pub fn of_pes(&self, variable: &str) -> Option<OsString> {
         let mut set = self.environment.iter().rev();
-        let asked = set.find(|(name, _)| name == ENV_FABRIC).map(|(_, value)| value.clone());
-        let inherited = || std::env::var_os(ENV_FABRIC).map(|value| value.to_string_lossy().into());
-        // An empty one is none.
+        let asked = set.find(|(name, _)| name == variable).map(|(_, value)| value.into());
+        let inherited = || std::env::var_os(variable);
         asked.or_else(inherited).filter(|value| !value.is_empty())
     }
 

@@ -13,16 +13,21 @@ use crate::base::lock;
 use crate::base::settings::{self, ENV_CHECK};
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
+use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 /// Whether the user has turned the checks on.
 pub(crate) fn asked() -> Result<bool> {
-    match settings::value(ENV_CHECK) {
-        None => Ok(false),
-        Some(value) if value == "0" => Ok(false),
-        Some(value) if value == "1" => Ok(true),
-        Some(value) => Err(Error::Environment {
+    settings::value(ENV_CHECK).map_or(Ok(false), |value| is_on(&value))
+}
+
+/// Whether this value turns them on.
+pub(crate) fn is_on(value: &OsStr) -> Result<bool> {
+    match value.to_str() {
+        Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        _ => Err(Error::Environment {
             name: ENV_CHECK,
             value: value.to_string_lossy().into_owned(),
             problem: "is neither 0 nor 1".into(),

@@ -6,17 +6,21 @@ use crate::base::layout::{Geometry, HUGE_PAGE, MAX_PES};
 pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Activity, Stat, UNKNOWN, end_of};
-use crate::base::settings;
+use crate::base::settings::{self, ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 use crate::base::shows;
 pub use crate::base::status::{Participation, Place, State};
 use crate::endpoint::calls::last;
 pub use crate::endpoint::calls::last::LastCall;
+use crate::endpoint::check;
 use crate::endpoint::control::Control;
 pub use crate::lifecycle::departures::Departures;
 pub use crate::lifecycle::pulse::Pulse;
+use crate::sync::barrier::Algorithm;
+use crate::team::forced::Forced;
 use crate::wait::answer;
 use rustix::fd::{AsRawFd, BorrowedFd};
+use std::ffi::OsString;
 use std::num::NonZeroU32;
 
 /// Address space for all heaps of a job: a quarter of what a process has.
@@ -273,6 +277,18 @@ impl JobFile {
 pub fn heap_size(npes: usize, segment: Option<u64>) -> Result<(u64, Option<String>)> {
     let (geometry, note) = fit_segments(MAX_PES, npes, segment, address::HEAPS)?;
     Ok((geometry.heap_size(), note))
+}
+
+/// Refuses for the `npes` PEs of a job what each of them would refuse when it starts. `value` gives
+/// the value that a variable has for them.
+///
+/// # Errors
+/// [`Error::Environment`].
+pub fn check_settings(npes: usize, value: impl Fn(&str) -> Option<OsString>) -> Result<()> {
+    value(ENV_BARRIER).map(|value| Algorithm::named(&value, npes)).transpose()?;
+    value(ENV_COLLECTIVES).map(|value| Forced::named(&value)).transpose()?;
+    value(ENV_CHECK).map(|value| check::is_on(&value)).transpose()?;
+    Ok(())
 }
 
 /// Reads a value of [`ENV_SEGMENT_SIZE`].

@@ -4,6 +4,7 @@ use super::Team;
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_LINED;
 use crate::base::settings::{self, ENV_COLLECTIVES};
+use std::ffi::OsStr;
 
 /// A forced algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,15 +24,17 @@ pub(crate) enum Forced {
 impl Forced {
     /// The algorithm that [`ENV_COLLECTIVES`] names.
     pub(crate) fn asked() -> Result<Option<Forced>> {
-        let Some(value) = settings::value(ENV_COLLECTIVES) else {
-            return Ok(None);
-        };
+        settings::value(ENV_COLLECTIVES).map(|value| Self::named(&value)).transpose()
+    }
+
+    /// The algorithm of this name.
+    pub(crate) fn named(value: &OsStr) -> Result<Forced> {
         match value.to_str() {
-            Some("line") => Ok(Some(Forced::Line)),
-            Some("eager") => Ok(Some(Forced::Eager)),
-            Some("direct") => Ok(Some(Forced::Direct)),
-            Some("multicast") => Ok(Some(Forced::Multicast)),
-            Some("nodes") => Ok(Some(Forced::Nodes)),
+            Some("line") => Ok(Forced::Line),
+            Some("eager") => Ok(Forced::Eager),
+            Some("direct") => Ok(Forced::Direct),
+            Some("multicast") => Ok(Forced::Multicast),
+            Some("nodes") => Ok(Forced::Nodes),
             _ => Err(Error::Environment {
                 name: ENV_COLLECTIVES,
                 value: value.to_string_lossy().into_owned(),

@@ -61,6 +61,7 @@ use crate::wait::{self, Awaiting, Terms};
 pub(crate) use at_once::AtOnce;
 use relayed::Relayed;
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -130,21 +131,28 @@ impl Algorithm {
     /// # Errors
     /// [`Error::Environment`] where the algorithm cannot serve `n` members.
     pub(crate) fn forced(n: usize) -> Result<Option<Self>> {
-        let Some(value) = settings::value(ENV_BARRIER) else { return Ok(None) };
+        settings::value(ENV_BARRIER).map(|value| Self::named(&value, n)).transpose()
+    }
+
+    /// The algorithm of this name, for `n` members.
+    ///
+    /// # Errors
+    /// As for [`forced`](Self::forced), and where there is none of this name.
+    pub(crate) fn named(value: &OsStr, n: usize) -> Result<Self> {
         let bad = |problem: String| Error::Environment {
             name: ENV_BARRIER,
             value: value.to_string_lossy().into_owned(),
             problem,
             fix: "Use everyone (up to 8 PEs), central, tree or dissemination, or unset it",
         };
-        Ok(Some(match value.to_str() {
+        Ok(match value.to_str() {
             Some("everyone") if n <= everyone::MOST => Algorithm::Everyone,
             Some("everyone") => return Err(bad(format!("cannot serve a team of {n}"))),
             Some("central") => Algorithm::Central,
             Some("tree") => Algorithm::Tree,
             Some("dissemination") => Algorithm::Dissemination,
             _ => return Err(bad("is no barrier algorithm".into())),
-        }))
+        })
     }
 
     /// The algorithm for a team: the one that `MEMONET_BARRIER` forces, or the one that measured
