@@ -219,6 +219,21 @@ fn the_report_of_a_death_shows_where_its_output_ended() {
 }
 
 #[test]
+fn a_line_right_above_the_report_is_not_repeated() {
+    let lines = |script: &str| {
+        let ended = run(&["-n", "1", "sh", "-c", script]);
+        ended.stderr.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let alone = lines("echo why >&2; exit 3");
+    assert!(alone.len() == 2 && alone[0] == "why", "{alone:?}");
+    let traceback = "echo 'Traceback (most recent call last):' >&2; echo ' f' >&2";
+    let alone = lines(&format!("{traceback}; echo ValueError >&2; exit 1"));
+    assert!(alone.len() == 4 && alone[2] == "ValueError", "{alone:?}");
+    let elsewhere = lines("echo why; exit 3");
+    assert_eq!(elsewhere[1], "memonet:   last line of its output: why", "{elsewhere:?}");
+}
+
+#[test]
 fn survivors_have_time_to_end_by_themselves_but_not_forever() {
     // One that tidies up at SIGTERM, one that does not listen to it.
     let script = "case $MEMONET_PE in

@@ -114,10 +114,14 @@ fn input_and_output_pass() {
     let input = std::fs::File::open(file.path()).unwrap();
     let ended = start_with(&all, input.into()).end();
     assert_eq!((ended.status, ended.stdout == text), (0, true), "{}", ended.stderr);
-    let script = "yes | head -c 3000000; test $MEMONET_PE != 4 || { echo why >&2; exit 7; }";
+    let script = "yes | head -c 3000000; test $MEMONET_PE != 4 || { printf why >&2; exit 7; }";
     let ended = run_on(5, "local", &["--keep-going", "sh", "-c", script]);
     assert_eq!((ended.status, ended.stdout.len()), (7, 5 * 3_000_000), "{}", ended.stderr);
-    assert!(ended.stderr.contains("last line of its error output: why"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("last line of its error output, unfinished: why"),
+        "{}",
+        ended.stderr
+    );
 }
 
 /// Where relays cannot reach hosts, or cannot be, the launcher reaches them.

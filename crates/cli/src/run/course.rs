@@ -267,7 +267,9 @@ impl Course {
                 None => None,
             };
             let streams = &self.pes[pe].streams;
-            let text = report::failure(&self.who(end), end.after_finalizing, cause, hint, streams);
+            let is_above = |stream: &Stream| self.writer.is_above_messages(stream.source);
+            let who = self.who(end);
+            let text = report::failure(&who, end.after_finalizing, cause, hint, streams, is_above);
             self.say(&text);
         } else {
             self.followers.add(pe, cause, sent);

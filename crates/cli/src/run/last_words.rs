@@ -143,6 +143,11 @@ impl LastWords {
         Some(lines)
     }
 
+    /// Whether this is the last line, and it was finished.
+    pub fn has_ended_with(&self, line: &str) -> bool {
+        self.finished && text(&self.line) == line
+    }
+
     /// The beginning of the last line, and whether the line was finished. `None` without output, or
     /// if the line belongs to the message.
     pub fn last_line(&self) -> Option<(String, bool)> {

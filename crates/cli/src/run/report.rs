@@ -25,13 +25,15 @@ impl Hints {
     }
 }
 
-/// The full report of a failure: the PE, the cause, and the end of its output.
+/// The full report of a failure: the PE, the cause, and the end of its output, but for a line that
+/// stands right above the report, as `is_above` says of a stream's last line.
 pub fn failure(
     who: &str,
     after_finalizing: bool,
     cause: Cause,
     hint: Option<String>,
     streams: &[Stream; 2],
+    is_above: impl Fn(&Stream) -> bool,
 ) -> String {
     let finalized = if after_finalizing { "finalised, then " } else { "" };
     let mut text = format!("{who}: {finalized}{}", how(cause));
@@ -42,10 +44,13 @@ pub fn failure(
     let by_message = matches!(cause, Cause::Exit(101) | Cause::Signal(libc::SIGABRT));
     for (name, stream) in ["output", "error output"].iter().zip(streams) {
         let words = stream.last_words();
-        if let Some(message) = words.message(by_message) {
+        let is_shown = |line: &str| is_above(stream) && words.has_ended_with(line);
+        if let Some(message) = words.message(by_message)
+            && !matches!(&message[..], [line] if is_shown(line))
+        {
             text += &format!("\n  from its {name}: {}", message.join("\n    "));
         }
-        if let Some((line, finished)) = words.last_line() {
+        if let Some((line, finished)) = words.last_line().filter(|(line, _)| !is_shown(line)) {
             let unfinished = if finished { "" } else { ", unfinished" };
             text += &format!("\n  last line of its {name}{unfinished}: {line}");
         }

@@ -104,6 +104,8 @@ pub struct Writer {
     batch: VecDeque<(Target, Vec<u8>)>,
     /// By output, as `slot` numbers them.
     open: [Option<Open>; 2],
+    /// What has written there last.
+    last: [Option<Source>; 2],
     heard: [Heard; 2],
     /// The beginnings of labelled lines that another line broke.
     broken: BTreeMap<Source, Vec<u8>>,
@@ -136,6 +138,7 @@ impl Writer {
             thread: Some(thread),
             batch: VecDeque::new(),
             open: Default::default(),
+            last: Default::default(),
             heard: Default::default(),
             broken: BTreeMap::new(),
             same,
@@ -182,6 +185,12 @@ impl Writer {
     /// The number of an output. If both go to one file, they have one number.
     fn slot(&self, target: Target) -> usize {
         if self.same { 0 } else { target as usize }
+    }
+
+    /// Whether a message of the launcher would stand right below what this source has written.
+    pub fn is_above_messages(&self, source: Source) -> bool {
+        let messages = self.slot(Target::Stderr);
+        self.slot(source.target) == messages && self.last[messages] == Some(source)
     }
 
     /// The time before which an unfinished line must not be written, because it would be broken, or
@@ -252,7 +261,9 @@ impl Sink for Writer {
                 .map(|before| [&before, piece].concat()),
             ended: false,
         };
-        self.open[self.slot(source.target)] = (!piece.is_empty()).then(open);
+        let slot = self.slot(source.target);
+        self.open[slot] = (!piece.is_empty()).then(open);
+        self.last[slot] = Some(source);
     }
 
     fn heard(&mut self, source: Source, now: Instant) {
@@ -318,4 +329,22 @@ fn write(fd: BorrowedFd<'_>, mut text: &[u8]) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_below_what_was_written_last() {
+        let mut writer = Writer::start(false).unwrap();
+        let [first, second] = [0, 1].map(|pe| Source { pe, target: Target::Stderr });
+        assert!(!writer.is_above_messages(first));
+        writer.take(first, b"");
+        assert!(writer.is_above_messages(first) && !writer.is_above_messages(second));
+        writer.take(second, b"");
+        assert!(!writer.is_above_messages(first) && writer.is_above_messages(second));
+        writer.say("");
+        assert!(!writer.is_above_messages(second));
+    }
 }
