@@ -206,6 +206,7 @@ fn a_simulated_machine_says_it_in_the_same_words() {
                 "for the barrier of all PEs; elsewhere: PE 1",
                 "to be >= 5; it is 4",
                 "PE 1 is not in the barrier of all PEs, for which PE 0, 2 wait",
+                "  deadlock: PE 0-2 all wait",
             ],
         );
         let ended = on_three(&["--machine", machine, "--timeout", "1"], "compute");

@@ -111,7 +111,7 @@ impl Supervisor {
             }
         }
         let title = format!("deadlock at {at}: nothing is under way, and {} PEs wait", waits.len());
-        let mut text = waits::report(&title, &answers, Duration::ZERO);
+        let mut text = waits::report(&title, &answers, None);
         if answers.iter().any(|answer| answer.threads.all > 1) {
             text += "\n  ";
             text += ONE_THREAD;

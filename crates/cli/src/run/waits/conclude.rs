@@ -19,7 +19,8 @@
 //!   the set goes on. It is the greatest such set: all PEs that only wait, without those that may
 //!   go on, until no more of them may. Where a PE is in the set only because others are elsewhere,
 //!   because it seems to only wait, or because nobody has seen who has its lock and all PEs wait,
-//!   the deadlock is not certain, and is told as one that seems to be.
+//!   the deadlock is not certain, and is told as one that seems to be: unless a simulated machine
+//!   has found that nothing is under way, and so that there is a deadlock.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -146,7 +147,7 @@ fn names(pes: impl IntoIterator<Item = usize>) -> String {
     format!("PE {}", ranges(&mut pes.into_iter().collect::<Vec<_>>()))
 }
 
-fn describe_deadlock(known: &Known, window: Duration) -> Option<String> {
+fn describe_deadlock(known: &Known, window: Duration, is_found: bool) -> Option<String> {
     let certain = deadlock(known, window, true);
     let (stuck, certainly) = match certain.is_empty() {
         false => (certain, true),
@@ -155,7 +156,7 @@ fn describe_deadlock(known: &Known, window: Duration) -> Option<String> {
     if stuck.is_empty() {
         return None;
     }
-    let is = if certainly { "deadlock" } else { "this seems to be a deadlock" };
+    let is = if certainly || is_found { "deadlock" } else { "this seems to be a deadlock" };
     let circle = circle(known, &stuck);
     let mut text = match circle.as_deref() {
         Some(&[one]) => format!("{is}: PE {one} waits for itself"),
@@ -301,12 +302,18 @@ fn describe_root(known: &Known, window: Duration) -> Option<String> {
     })
 }
 
-/// What follows.
-pub fn conclusions(answers: &[Answer], meetings: &Meetings, window: Duration) -> Vec<String> {
+/// What follows from answers that were given within `window`, or, without it, while nothing was
+/// under way.
+pub fn conclusions(
+    answers: &[Answer],
+    meetings: &Meetings,
+    window: Option<Duration>,
+) -> Vec<String> {
+    let (window, is_found) = (window.unwrap_or_default(), window.is_none());
     let known = &Known::new(answers, meetings);
     let mut lines = describe_mismatches(answers);
     lines.extend(describe_meetings(known, window));
-    match describe_deadlock(known, window) {
+    match describe_deadlock(known, window, is_found) {
         Some(deadlock) => lines.push(deadlock),
         None => lines.extend(describe_root(known, window)),
     }
@@ -326,7 +333,7 @@ mod tests {
     }
 
     fn within(answers: &[Answer], window: Duration) -> Vec<String> {
-        conclusions(answers, &Meetings::of(answers), window)
+        conclusions(answers, &Meetings::of(answers), Some(window))
     }
 
     fn missing(slot: u64, members: &[usize], missing: &[usize]) -> Wait {
@@ -441,6 +448,9 @@ mod tests {
             "this seems to be a deadlock: PE 0 waits for PE 1, PE 1 for PE 0"
         );
         assert!(lines[0].starts_with("PE 1 is not in the barrier"), "{lines:?}");
+        // But a machine has, which knows that nothing is under way.
+        let lines = conclusions(&answers, &Meetings::of(&answers), None);
+        assert_eq!(lines.last().unwrap(), "deadlock: PE 0 waits for PE 1, PE 1 for PE 0");
         // Nobody has seen that PE 1 is missing.
         let lines = concluded(&[waits(0, [far(1, &[0, 1])]), computes(1)]);
         assert_eq!(lines.last().unwrap(), "it seems to come down to PE 1");

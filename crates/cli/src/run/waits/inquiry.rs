@@ -113,7 +113,7 @@ impl Inquiry {
             }
             (_, _, None) => return (None, false),
         };
-        (Some(super::report(&title, answers, window)), reasons.timeout)
+        (Some(super::report(&title, answers, Some(window))), reasons.timeout)
     }
 }
 

@@ -38,8 +38,8 @@ pub use travel::{pack, unpack};
 pub use answer::{Activity, Answer, Standing};
 
 /// The report on all PEs: what each one waits for, and what follows. All answers were given within
-/// `window`.
-pub fn report(title: &str, answers: &[Answer], window: Duration) -> String {
+/// `window`; it is `None` where nothing is under way, so that no wait ends.
+pub fn report(title: &str, answers: &[Answer], window: Option<Duration>) -> String {
     let answers = &places::located(answers);
     let meetings = &absent::Meetings::of(answers);
     let mut report = title.to_owned();
