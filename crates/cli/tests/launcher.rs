@@ -130,6 +130,7 @@ fn wrong_command_lines_say_what_is_right() {
         (&["-n", "1", "--timeout", "0", "true"], 2, "not a positive number"),
         (&["-n", "1", "--timeout", "nan", "true"], 2, "not a positive number"),
         (&["-n", "1", "--env", "x", "true"], 2, "NAME=VALUE"),
+        (&["-n", "1", "--stats", "xml:a", "true"], 2, "no form of --stats"),
         (&["-n", "1", "--env", "MEMONET_SEGMENT_SIZE=lots", "true"], 1, "such as 512M"),
         (&["-n", "4096", "--bind", "core", "true"], 1, "--bind none"),
     ] {

@@ -264,5 +264,7 @@ mod tests {
             "memonet run -n 2 --stats prog json:a"
         );
         assert_eq!(np("memonet run --env --stats json:a"), "memonet run --env --stats json:a");
+        // What is neither a form nor a program is refused as a form.
+        assert_eq!(np("memonet run --stats xml:a prog"), "memonet run --stats=xml:a prog");
     }
 }

@@ -69,8 +69,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     /// At the end, tell what each PE has done: operations and bytes by kind and target, time in
     /// calls and waits, shared objects and channels; on a simulated machine, in its time, with the
-    /// time of the run and the busiest links. As a table on standard error, or with `json:FILE` or
-    /// `html:FILE` in a file (may be repeated)
+    /// time of the run and the busiest links. As a table on standard error, or in a file, by
+    /// `--stats json:FILE` or `--stats html:FILE` (may be repeated)
     #[arg(
         long,
         value_name = "FORM",

@@ -31,9 +31,11 @@ pub enum Form {
 }
 
 impl Form {
-    /// Whether a word behind `--stats` belongs to it, and is not the program.
+    /// Whether a word behind `--stats` belongs to it, and is not the program. A word with a `:`
+    /// that names no file is meant for a form, and is refused as one.
     pub fn is_meant(word: &str) -> bool {
-        word == "table" || word.starts_with("json:") || word.starts_with("html:")
+        let is_form = word == "table" || word.starts_with("json:") || word.starts_with("html:");
+        is_form || word.contains(':') && word != ":" && !Path::new(word).exists()
     }
 
     /// The file that it goes to.
@@ -66,10 +68,10 @@ impl FromStr for Form {
     fn from_str(text: &str) -> Result<Form, String> {
         match text.split_once(':') {
             None if text == "table" => Ok(Form::Table),
-            Some((_, "")) => Err(format!("{text} needs a file, as in {text}stats")),
+            Some(("json" | "html", "")) => Err(format!("{text} needs a file, as in {text}stats")),
             Some(("json", file)) => Ok(Form::Json(file.into())),
             Some(("html", file)) => Ok(Form::Html(file.into())),
-            _ => Err("it is `table`, `json:FILE` or `html:FILE`".into()),
+            _ => Err("no form of --stats, which are table, json:FILE and html:FILE".into()),
         }
     }
 }
