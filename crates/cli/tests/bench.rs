@@ -191,6 +191,7 @@ fn mistakes_are_told_before_anything_is_measured() {
         assert_eq!(stdout(&output), "", "{args:?}");
     };
     told(&["no_such_row"], "--list");
+    told(&["--quick", "pingpong", "no_such_row"], "contains `no_such_row`");
     told(&["--json", "/nonexistent/folder/file", "pingpong"], "/nonexistent/folder/file");
     told(&["--plot", "/proc/figures", "put_signal.8"], "/proc/figures");
     told(&["--plot", "/tmp", "pingpong"], "none of them is to be measured");

@@ -133,6 +133,10 @@ fn wrong_command_lines_say_what_is_right() {
         (&["-n", "1", "--stats", "xml:a", "true"], 2, "no form of --stats"),
         (&["-n", "1", "--env", "MEMONET_SEGMENT_SIZE=lots", "true"], 1, "such as 512M"),
         (&["-n", "4096", "--bind", "core", "true"], 1, "--bind none"),
+        (&["-n", "1", "--machine", "scc", "--seed", "x", "true"], 2, "not a number of at most 64"),
+        (&["-n", "1", "--direct-hosts", "x", "true"], 2, "not a number of hosts"),
+        (&["-n", "1", "--interface", "lo", "true"], 1, "--interface is for --hosts"),
+        (&["-n", "1", "--heartbeat", "off", "true"], 1, "--heartbeat is for --hosts"),
     ] {
         let ended = run(args);
         assert_eq!(ended.status, status, "{args:?}: {}", ended.stderr);

@@ -47,6 +47,19 @@ fn a_wrong_name_is_told_before_anything_is_measured() {
     }
 }
 
+/// The list and the numbers of a machine have a form for programs; a machine file is one itself.
+#[test]
+fn json_is_offered_where_there_is_some() {
+    let show = ["show", "scc"];
+    for args in [&["--json"][..], &[&show[..], &["--json"]].concat(), &["--json", "show", "scc"]] {
+        assert!(stdout(&machines(args)).trim_start().starts_with(['[', '{']), "{args:?}");
+    }
+    assert!(!stdout(&machines(&["fit", "--help"])).contains("--json"));
+    for args in [["fit", "--json"], ["--json", "fit"]] {
+        assert!(!machines(&args).status.success());
+    }
+}
+
 /// A file that cannot be a machine is refused, in whichever of its variants the mistake is.
 #[test]
 fn a_file_that_is_shown_is_checked() {

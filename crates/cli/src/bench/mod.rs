@@ -45,7 +45,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use memonet_core::unstable::launch::available_cpus;
 
@@ -121,12 +121,13 @@ fn bench(args: &Args) -> Result<()> {
         Some(_) => (catalog::rows_of_hosts(), " --hosts a,b"),
         None => (catalog::rows(available_cpus()), ""),
     };
+    let in_none = |filter: &&String| !all.iter().any(|row| row.id.contains(filter.as_str()));
+    if let Some(filter) = args.filter.iter().find(in_none) {
+        bail!(
+            "no row has an id that contains `{filter}`: `memonet bench{option} --list` shows them"
+        );
+    }
     let mut rows = catalog::select(all, &args.filter);
-    ensure!(
-        !rows.is_empty(),
-        "no row has an id that contains `{}`: `memonet bench{option} --list` shows them",
-        args.filter.join("` or `")
-    );
     if args.list {
         return Ok(report::list(&mut std::io::stdout().lock(), &rows)?);
     }

@@ -21,8 +21,8 @@ use memonet_sim::machine::{BUILT_IN, MachineError};
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// Print the list, or the machine's numbers, as JSON
-    #[arg(long, global = true)]
+    /// Print the list as JSON
+    #[arg(long)]
     json: bool,
 }
 
@@ -32,6 +32,9 @@ enum What {
     Show {
         /// The machine's name, perhaps with a variant, or the path of a machine file
         name: String,
+        /// Print the numbers as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Measure this machine with two PEs, and write a machine file of kind LogGP
     Fit {
@@ -50,8 +53,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.what {
         None if args.json => json::list(out)?,
         None => list(out)?,
-        Some(What::Show { name }) if args.json => json::show(out, &name)?,
-        Some(What::Show { name }) => show(out, &name)?,
+        Some(What::Show { name, json }) if json || args.json => json::show(out, &name)?,
+        Some(What::Show { name, .. }) => show(out, &name)?,
         Some(What::Fit { .. }) if args.json => {
             bail!("`memonet machines fit` writes TOML: leave --json out")
         }

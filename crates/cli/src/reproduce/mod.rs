@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// For `scale`: the largest number of nodes [default: 65536]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::run::nodes)]
     max_nodes: Option<usize>,
     /// List the experiments, and run nothing
     #[arg(long)]

@@ -70,12 +70,13 @@ pub use net::{describe, listen, reached_at};
 use program::CannotStart;
 pub use program::this_program;
 pub use spec::{Options, Program, Spec};
-pub use values::pes;
+pub use values::{nodes, pes};
 
 /// `memonet run`.
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut spec = args.spec()?;
     hosts::fill_in(&mut spec.options)?;
+    spec.options.several.check()?;
     carry_out(spec)
 }
 

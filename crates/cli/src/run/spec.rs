@@ -9,7 +9,7 @@ use memonet_core::ENV_FABRIC;
 use memonet_core::unstable::settings::ENV_KEEP_GOING;
 
 use super::stats::Form;
-use super::values::{events, fabric, factor, name_and_value, seconds};
+use super::values::{events, fabric, factor, hosts, name_and_value, seconds, seed};
 
 /// A job to start.
 #[derive(Debug, Clone, Default)]
@@ -161,7 +161,7 @@ pub struct Several {
     pub launch_agent: Option<String>,
     /// Start memonet on up to N hosts from here. On more hosts, some of them start it on the others
     /// [default: 32]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = hosts)]
     pub direct_hosts: Option<usize>,
     /// Let hosts reach each other by this network interface, or by that of this network
     /// (`10.0.0.0/8`) [default: any that is up]
@@ -187,6 +187,23 @@ impl Several {
         self.hosts.is_some() || self.hostfile.is_some()
     }
 
+    /// Refuses options that do nothing without hosts. An allocation of Slurm's may have one host
+    /// alone, and a script for several works there, too.
+    pub fn check(&self) -> Result<()> {
+        let given = [
+            ("--launch-agent", self.launch_agent.is_some()),
+            ("--direct-hosts", self.direct_hosts.is_some()),
+            ("--interface", self.interface.is_some()),
+            ("--heartbeat", self.heartbeat.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) if !self.is_asked() && std::env::var_os("SLURM_JOB_ID").is_none() => {
+                bail!("{option} is for --hosts or --hostfile, which is missing")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether silence of a host is taken for a loss.
     pub fn heartbeat(&self) -> bool {
         self.heartbeat != Some(Heartbeat::Off)
@@ -201,7 +218,7 @@ pub struct Simulated {
     #[arg(long, value_name = "NAME", conflicts_with = "fabric")]
     pub machine: Option<String>,
     /// Seed of all chance in the machine: two runs with one seed are identical [default: 1]
-    #[arg(long, value_name = "NUMBER", requires = "machine")]
+    #[arg(long, value_name = "NUMBER", requires = "machine", value_parser = seed)]
     pub seed: Option<u64>,
     /// Let computing take its CPU time on this machine, times this factor [default: no time]. The
     /// threads of a PE share one CPU, so their times add up. Such runs are not repeatable

@@ -18,6 +18,21 @@ pub fn pes(text: &str) -> Result<usize> {
     }
 }
 
+/// A number of hosts.
+pub fn hosts(text: &str) -> Result<usize> {
+    text.parse().context("not a number of hosts")
+}
+
+/// A number of nodes.
+pub fn nodes(text: &str) -> Result<usize> {
+    text.parse().context("not a number of nodes")
+}
+
+/// A seed.
+pub fn seed(text: &str) -> Result<u64> {
+    text.parse().context("not a number of at most 64 bits, without a sign")
+}
+
 /// A number of events of a PE.
 pub fn events(text: &str) -> Result<u64> {
     match text.parse().context("not a number of events")? {
