@@ -71,7 +71,7 @@ impl FromStr for Form {
             Some(("json" | "html", "")) => Err(format!("{text} needs a file, as in {text}stats")),
             Some(("json", file)) => Ok(Form::Json(file.into())),
             Some(("html", file)) => Ok(Form::Html(file.into())),
-            _ => Err("no form of --stats, which are table, json:FILE and html:FILE".into()),
+            _ => Err("no form of --stats, which are `table`, `json:FILE` and `html:FILE`".into()),
         }
     }
 }
