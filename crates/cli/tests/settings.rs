@@ -69,6 +69,7 @@ fn an_empty_value_is_none() {
         "MEMONET_BARRIER",
         "MEMONET_COLLECTIVES",
         "MEMONET_FABRIC",
+        "MEMONET_MULTICAST",
         "MEMONET_SEGMENT_SIZE",
         "MEMONET_SYMMETRIC_LIBS",
     ] {

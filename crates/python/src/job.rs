@@ -26,8 +26,9 @@ pub struct Job {
 /// A second call gives the same job.
 #[pyfunction]
 pub fn init(py: Python<'_>) -> PyResult<Job> {
-    let job = py.detach(memonet_fabrics::init).map_err(|error| raise(py, error))?;
+    // Joining already tells the launcher of this call.
     caller::watch();
+    let job = py.detach(memonet_fabrics::init).map_err(|error| raise(py, error))?;
     if blocking::watch(py, &job)? {
         // The C library may have been loaded, and joined, before. The copy that takes part first
         // is the PE.

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import memonet
 
@@ -38,6 +39,19 @@ def test_reports_of_long_waits(run):
     told = f"for word 3 of the window made at [^ ]*{path.name}:{made} to be >= 5.0; it is 0.0"
     assert re.search(told, ended.stderr), (told, ended.stderr)
     assert "crates/" not in ended.stderr, ended.stderr
+
+
+def test_reports_of_pes_that_compute(run_near):
+    def body(job):
+        mutex = memonet.Mutex(job, 0)
+        if job.pe == 0:
+            job.barrier()
+        with mutex:
+            pass
+        time.sleep(60)
+
+    said = run_near.start(2, body, options=["--timeout", "1.5"]).stderr
+    assert "might wait was Mutex::lock" in said and "crates/" not in said, said
 
 
 def test_a_deadlock_of_a_simulated_machine(tmp_path):

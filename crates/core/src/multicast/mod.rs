@@ -95,7 +95,7 @@ mod stream;
 mod tree;
 mod writer;
 
-use crate::base::settings::ENV_MULTICAST;
+use crate::base::settings::{self, ENV_MULTICAST};
 use crate::base::shows;
 pub(crate) use circle::Circle;
 pub use claim::{Claim, Peek};
@@ -145,7 +145,7 @@ enum Forced {
 impl Forced {
     /// The way that is set.
     fn read() -> Result<Option<Self>> {
-        let Some(value) = std::env::var_os(ENV_MULTICAST) else {
+        let Some(value) = settings::value(ENV_MULTICAST) else {
             return Ok(None);
         };
         let group = |text: &str| text.strip_prefix("udp:").and_then(Group::parse);

@@ -309,7 +309,7 @@ impl Writer {
         })
     }
 
-    /// Whether a reader is known to have left: in a tree, a child of this node. The others may still
+    /// Whether a reader is known to have left: in a tree, a child of this node. Others may still
     /// pass blocks on.
     fn has_left(&self, reader: usize) -> bool {
         match &self.onward {
