@@ -8,7 +8,7 @@ use crate::kind::Kind;
 use crate::team::Team;
 use crate::window::{Window, number, numbers};
 use memonet_core::unstable::launch::Participation;
-use memonet_core::{ElementName, Error, WindowOptions};
+use memonet_core::{Cause, ElementName, Error, WindowOptions};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -110,6 +110,20 @@ impl Job {
             true => Ok(self.job.is_near(pe)),
             false => Err(raise(py, Error::NoSuchPe { pe, npes: self.job.npes(), call: None })),
         }
+    }
+
+    /// Why a PE takes part in nothing any more: how it has died, or "finalised". None while it
+    /// lives, as far as is known here. For programs that go on without PEs that fail.
+    fn departed(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] pe: usize,
+    ) -> PyResult<Option<String>> {
+        let departed = self.job.departed(pe).map_err(|error| raise(py, error))?;
+        Ok(departed.map(|cause| match cause {
+            Cause::Finalized => "finalised".into(),
+            cause => cause.to_string(),
+        }))
     }
 
     fn __repr__(&self) -> String {

@@ -444,6 +444,25 @@ def test_a_ctrl_c_ends_the_process_as_without_this_module():
     assert ours.returncode == plain.returncode and ours.stderr == plain.stderr, ours
 
 
+def test_departures_are_told(run_near):
+    def body(job):
+        if job.pe == 1:
+            os._exit(3)
+        if job.pe == 2:
+            job.finalize()
+            return
+        try:
+            job.departed(-1)
+        except IndexError:
+            print("no PE", end="; ")
+        while None in (job.departed(1), job.departed(2)):
+            time.sleep(0.01)
+        print(job.departed(1), job.departed(2), job.departed(0), sep="; ", flush=True)
+
+    ended = run_near.start(3, body, options=["--keep-going"])
+    assert ended.stdout == "no PE; ended with exit status 3; finalised; None\n", ended
+
+
 def test_pes_of_a_job_that_goes_on_say_why_they_end(run_near):
     def body(job):
         job.barrier()

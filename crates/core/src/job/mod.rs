@@ -5,7 +5,7 @@ pub(crate) mod heap;
 pub(crate) mod own_heap;
 pub(crate) mod pages;
 
-use crate::base::error::{Cause, Result};
+use crate::base::error::{Cause, Error, Result};
 use crate::base::shows;
 use crate::base::status::{Participation, State};
 use crate::endpoint::ending;
@@ -64,6 +64,35 @@ impl Job {
     pub fn is_near(&self, pe: usize) -> bool {
         assert!(pe < self.npes(), "there is no PE {pe} in a job of {}", self.npes());
         self.pe.is_near(pe)
+    }
+
+    /// Why a PE takes part in nothing any more: its death, [`Cause::Finalized`] where it has left
+    /// in order, or [`Cause::Unreachable`] where the connection between the two has broken. `None`
+    /// while it lives, as far as is known here. For programs that go on without PEs that fail.
+    ///
+    /// ```
+    /// # use memonet_core::{Cause, Job};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let mut living = Vec::new();
+    /// for pe in 0..job.npes() {
+    ///     if job.departed(pe)?.is_none() {
+    ///         living.push(pe);
+    ///     }
+    /// }
+    /// assert!(living.contains(&job.pe()));
+    /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
+    /// # Errors
+    /// [`NoSuchPe`](crate::Error::NoSuchPe).
+    pub fn departed(&self, pe: usize) -> Result<Option<Cause>> {
+        if pe >= self.npes() {
+            return Err(Error::NoSuchPe { pe, npes: self.npes(), call: None });
+        }
+        let lost = || self.pe.far_fabric().map(|fabric| fabric.unreachable()).unwrap_or_default();
+        let is_lost = || lost().iter().any(|&(other, _)| other as usize == pe);
+        let cause = self.pe.control().state(pe).departed();
+        Ok(cause.or_else(|| is_lost().then_some(Cause::Unreachable)))
     }
 
     /// Why a pointer into a PE's own segment does not mean the same on all PEs. `None` where it

@@ -1,7 +1,7 @@
 //! Leaving in order: which waits go on, and what a PE that has left can still do.
 
-use crate::failure::{Tools, WAYS, blames};
-use crate::setup::{Meeting, Setup};
+use crate::failure::{Tools, WAYS, blames, with_a_death};
+use crate::setup::{Meeting, Setup, eventually};
 use memonet_core::{Cause, Cmp, Error, SignalOp};
 use std::time::Duration;
 
@@ -11,7 +11,33 @@ on_every_fabric!(
     who_is_left_may_still_write,
     leaving_after_the_last_phase,
     finalising_twice,
+    departures_are_told,
 );
+
+/// Of those that have died, and of those that have left.
+fn departures_are_told(setup: Setup) {
+    for run in setup.runs(&[3, 5]) {
+        let (dies, leaves) = (1, 2);
+        with_a_death(
+            run,
+            dies,
+            |_| Ok(()),
+            |_, ()| Ok(()),
+            move |job, ()| {
+                if job.pe() == leaves {
+                    return Ok(());
+                }
+                let told = |pe: usize, cause: Cause| job.departed(pe).unwrap() == Some(cause);
+                eventually("the death is told", || told(dies, Cause::Panic));
+                eventually("the departure is told", || told(leaves, Cause::Finalized));
+                assert_eq!(job.departed(job.pe())?, None);
+                let none = job.departed(job.npes());
+                assert!(matches!(none, Err(Error::NoSuchPe { .. })), "{none:?}");
+                Ok(())
+            },
+        );
+    }
+}
 
 fn who_has_left_is_not_waited_for(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {

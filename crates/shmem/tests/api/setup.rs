@@ -210,14 +210,12 @@ fn the_library_tells_about_itself() {
 #[test]
 fn settings_that_are_none() {
     let checks = |value| Job::new(c("session.c"), 2).env("MEMONET_CHECK", value);
-    for value in ["0", "1"] {
+    for value in ["0", "1", ""] {
         checks(value).succeed();
     }
-    for value in ["", "banana", "yes", "10", " 1"] {
+    for value in ["banana", "yes", "10", " 1"] {
         let ended = checks(value).run();
-        let told = format!(
-            "shmem_init: MEMONET_CHECK={value:?} is neither 0 nor 1. Give 1 for all checks"
-        );
+        let told = format!("MEMONET_CHECK={value:?} is neither 0 nor 1. Give 1 for all checks");
         assert!(ended.status != 0 && ended.stderr.contains(&told), "{ended:?}");
     }
 }
